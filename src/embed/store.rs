@@ -1,0 +1,154 @@
+//! Vectors and word sets of a run's distinct texts, on disk.
+//!
+//! Rows carry a [`TextRef`] instead of text or vector, so that sorting and shuffling moves 8 bytes.
+//! The file is anonymous: it vanishes with the process, also after a kill.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::EmbedError;
+use crate::text::WordSet;
+
+/// Where a text's vector and words are. The empty text has no vector and is [`TextRef::EMPTY`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TextRef(u64);
+
+impl TextRef {
+    /// The empty text.
+    pub const EMPTY: Self = Self(0);
+
+    /// As it travels in a column.
+    pub fn to_u64(self) -> u64 {
+        self.0
+    }
+
+    /// From a column. A number that no store gave out reads as an error later, not as a wrong vector.
+    pub fn from_u64(value: u64) -> Self {
+        Self(value)
+    }
+
+    /// Whether this is the empty text.
+    pub fn is_empty(self) -> bool {
+        self == Self::EMPTY
+    }
+}
+
+/// One text's vector and words, in buffers that are reused from record to record.
+#[derive(Clone, Debug, Default)]
+pub struct TextRecord {
+    /// The embedding.
+    pub vector: Vec<f32>,
+    /// Its squared length.
+    pub norm_squared: f64,
+    /// Sorted hashes of the text's words.
+    pub words: Vec<u64>,
+    bytes: Vec<u8>,
+}
+
+/// A record is: squared length (f64), number of words (u64), vector, words; padded to 16 bytes.
+const HEAD: usize = 16;
+const UNIT: usize = 16;
+const LENGTH_BITS: u32 = 24;
+
+#[derive(Debug)]
+pub(super) struct VectorStore {
+    file: File,
+    folder: String,
+    dim: usize,
+    /// Bytes given out so far. Offset 0 is never used: it would read as the empty text.
+    end: AtomicU64,
+}
+
+impl VectorStore {
+    pub(super) fn create(folder: &Path, dim: usize) -> Result<Self, EmbedError> {
+        let name = folder.display().to_string();
+        let file = tempfile::tempfile_in(folder)
+            .map_err(|e| EmbedError::Store { folder: name.clone(), problem: e.to_string() })?;
+        Ok(Self { file, folder: name, dim, end: AtomicU64::new(UNIT as u64) })
+    }
+
+    fn failed(&self, problem: impl ToString) -> EmbedError {
+        EmbedError::Store { folder: self.folder.clone(), problem: problem.to_string() }
+    }
+
+    pub(super) fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// Bytes on disk.
+    pub(super) fn bytes(&self) -> u64 {
+        self.end.load(Ordering::Relaxed)
+    }
+
+    /// Keeps some texts' vectors (`dim` components each) and words; returns where each is.
+    pub(super) fn append(&self, vectors: &[f32], words: &[WordSet]) -> Result<Vec<TextRef>, EmbedError> {
+        let mut bytes = Vec::with_capacity(vectors.len() * 4 + words.len() * 256);
+        let mut places = Vec::with_capacity(words.len());
+        for (vector, words) in vectors.chunks_exact(self.dim).zip(words) {
+            let start = bytes.len();
+            bytes.extend(crate::metric::norm_squared(vector).to_le_bytes());
+            bytes.extend((words.hashes().len() as u64).to_le_bytes());
+            vector.iter().for_each(|x| bytes.extend(x.to_le_bytes()));
+            words.hashes().iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+            bytes.resize(bytes.len().next_multiple_of(UNIT), 0);
+            places.push((start, bytes.len() - start));
+        }
+        let base = self.end.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.file.write_all_at(&bytes, base).map_err(|e| self.failed(e))?;
+        places
+            .into_iter()
+            .map(|(start, length)| {
+                let unit = (base + start as u64) / UNIT as u64;
+                let units = (length / UNIT) as u64;
+                if units >= 1 << LENGTH_BITS || unit >= 1 << (64 - LENGTH_BITS) {
+                    return Err(self.failed("a text has too many words, or the file is full"));
+                }
+                Ok(TextRef(unit << LENGTH_BITS | units))
+            })
+            .collect()
+    }
+
+    /// Reads a text's record into `record`. The empty text is not in the store.
+    pub(super) fn read(&self, text: TextRef, record: &mut TextRecord) -> Result<(), EmbedError> {
+        let offset = (text.0 >> LENGTH_BITS) * UNIT as u64;
+        let length = (text.0 & ((1 << LENGTH_BITS) - 1)) as usize * UNIT;
+        record.bytes.resize(length, 0);
+        self.file.read_exact_at(&mut record.bytes, offset).map_err(|e| self.failed(e))?;
+        let malformed = || self.failed("a reference does not belong to this run");
+        let (head, rest) = record.bytes.split_at_checked(HEAD).ok_or_else(malformed)?;
+        let (vector, words) = rest.split_at_checked(self.dim * 4).ok_or_else(malformed)?;
+        let (head, _) = head.as_chunks::<8>();
+        record.norm_squared = f64::from_le_bytes(head[0]);
+        let count = u64::from_le_bytes(head[1]) as usize;
+        record.vector.clear();
+        record.vector.extend(vector.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)));
+        let (words, _) = words.as_chunks::<8>();
+        record.words.clear();
+        record.words.extend(words.get(..count).ok_or_else(malformed)?.iter().map(|b| u64::from_le_bytes(*b)));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_come_back_as_they_went_in_and_foreign_references_are_errors() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = VectorStore::create(folder.path(), 3).unwrap();
+        let words = [WordSet::of("red green blue"), WordSet::of("")];
+        let places = store.append(&[1.0, 2.0, 2.0, 0.0, 0.5, 0.0], &words).unwrap();
+        let mut record = TextRecord::default();
+        store.read(places[0], &mut record).unwrap();
+        assert_eq!((record.vector.as_slice(), record.norm_squared), ([1.0, 2.0, 2.0].as_slice(), 9.0));
+        assert_eq!(record.words, words[0].hashes());
+        store.read(places[1], &mut record).unwrap();
+        assert_eq!((record.vector.as_slice(), record.words.len()), ([0.0, 0.5, 0.0].as_slice(), 0));
+        for wrong in [1, 1 << 24 | 1, u64::MAX] {
+            assert!(store.read(TextRef(wrong), &mut record).is_err(), "{wrong} was read");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Which instructions the kernels use.
+
+/// An instruction level. Results differ between levels in the last bits, never within one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Plain Rust; every machine.
+    Portable,
+    /// AVX2 and FMA: x86-64 from about 2013.
+    Avx2,
+    /// AVX-512 F.
+    Avx512,
+}
+
+impl Level {
+    /// Environment variable that forces a lower level: `portable`, `avx2` or `avx512`. Tests use it
+    /// to cover every level on one machine.
+    pub const VARIABLE: &'static str = "NIGHTMILL_CPU_LEVEL";
+
+    /// The levels of this machine, lowest first.
+    pub fn available() -> Vec<Self> {
+        let mut levels = vec![Self::Portable];
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                levels.push(Self::Avx2);
+            }
+            if is_x86_feature_detected!("avx512f") && levels.contains(&Self::Avx2) {
+                levels.push(Self::Avx512);
+            }
+        }
+        levels
+    }
+
+    /// The best level of this machine, or the one the environment asks for.
+    ///
+    /// # Errors
+    /// A message if the environment names a level that does not exist or that this machine lacks.
+    pub fn choose() -> Result<Self, String> {
+        let available = Self::available();
+        let best = available.last().copied().unwrap_or(Self::Portable);
+        let Some(wanted) = std::env::var_os(Self::VARIABLE).filter(|w| !w.is_empty()) else {
+            return Ok(best);
+        };
+        let names: Vec<&str> = available.iter().map(|level| level.name()).collect();
+        available.iter().copied().find(|level| wanted.to_str() == Some(level.name())).ok_or_else(|| {
+            format!(
+                "{}={} is not a level of this machine; it has {}",
+                Self::VARIABLE,
+                wanted.to_string_lossy(),
+                names.join(", ")
+            )
+        })
+    }
+
+    /// The name, as in the environment variable and the manifest.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Portable => "portable",
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! A matrix packed for the kernels, and products with it.
+
+use super::kernels::{Block, height, multiply, width};
+use super::level::Level;
+
+/// A matrix of `depth` rows and `columns` columns, packed into panels of as many columns as the
+/// level's kernel takes at once; the last panel is filled up with zeros.
+#[derive(Debug, Default)]
+pub(super) struct Panels {
+    data: Vec<f32>,
+    depth: usize,
+    columns: usize,
+}
+
+impl Panels {
+    /// Packs the matrix whose element (p, column) is `element(p, column)`, reusing the memory.
+    pub(super) fn pack(
+        &mut self,
+        level: Level,
+        depth: usize,
+        columns: usize,
+        element: impl Fn(usize, usize) -> f32,
+    ) {
+        let width = width(level);
+        self.depth = depth;
+        self.columns = columns;
+        self.data.clear();
+        self.data.resize(depth * columns.div_ceil(width) * width, 0.0);
+        for (panel, data) in self.data.chunks_exact_mut(depth * width).enumerate() {
+            let first = panel * width;
+            let used = width.min(columns - first);
+            for (p, row) in data.chunks_exact_mut(width).enumerate() {
+                for (offset, slot) in row[..used].iter_mut().enumerate() {
+                    *slot = element(p, first + offset);
+                }
+            }
+        }
+    }
+
+    /// `out = a * self`: `a` has `rows` rows `a_stride` apart, `out` has `rows` rows `out_stride`
+    /// apart. Elements of `out` beyond the matrix's columns are left alone.
+    pub(super) fn multiply(
+        &self,
+        level: Level,
+        a: &[f32],
+        a_stride: usize,
+        rows: usize,
+        out: &mut [f32],
+        out_stride: usize,
+    ) {
+        const EDGE: usize = 12 * 32;
+        let (width, height) = (width(level), height(level));
+        let mut edge = [0.0f32; EDGE];
+        for (panel, data) in self.data.chunks_exact(self.depth * width).enumerate() {
+            let first = panel * width;
+            let used = width.min(self.columns - first);
+            let mut row = 0;
+            while row < rows {
+                let count = height.min(rows - row);
+                let a = &a[row * a_stride..];
+                let target = &mut out[row * out_stride + first..];
+                let block = |out, out_stride| Block {
+                    a,
+                    a_stride,
+                    rows: count,
+                    depth: self.depth,
+                    panel: data,
+                    out,
+                    out_stride,
+                };
+                if used == width {
+                    multiply(level, block(target, out_stride));
+                } else {
+                    multiply(level, block(&mut edge, width));
+                    for r in 0..count {
+                        target[r * out_stride..][..used].copy_from_slice(&edge[r * width..][..used]);
+                    }
+                }
+                row += count;
+            }
+        }
+    }
+}
+
+/// A linear layer `y = x W^T + b`, packed at load.
+#[derive(Debug)]
+pub struct Linear {
+    panels: Panels,
+    bias: Vec<f32>,
+}
+
+impl Linear {
+    /// Packs a weight of shape (outputs, inputs) and a bias of `outputs` elements.
+    pub fn new(level: Level, weight: &[f32], bias: Vec<f32>) -> Self {
+        let outputs = bias.len();
+        let inputs = weight.len() / outputs.max(1);
+        let mut panels = Panels::default();
+        panels.pack(level, inputs, outputs, |p, column| weight[column * inputs + p]);
+        Self { panels, bias }
+    }
+
+    /// Outputs of the layer.
+    pub fn outputs(&self) -> usize {
+        self.bias.len()
+    }
+
+    /// Applies the layer to rows of contiguous inputs; `out` has `outputs()` elements a row.
+    pub fn apply(&self, level: Level, x: &[f32], out: &mut [f32]) {
+        let rows = out.len() / self.outputs();
+        self.panels.multiply(level, x, self.panels.depth, rows, out, self.outputs());
+        for row in out.chunks_exact_mut(self.outputs()) {
+            row.iter_mut().zip(&self.bias).for_each(|(x, b)| *x += b);
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! The packed CPU encoder: BERT without padding, at f32.
+//!
+//! Texts lie end to end; the linear layers run over all tokens at once, attention over one text at
+//! a time. Every output element is one sum in one fixed order, whatever else is in the batch, so
+//! that a text's vector is the same to the bit in any packing and on any number of threads.
+
+mod bert;
+mod kernels;
+mod level;
+mod linear;
+mod scalar_math;
+
+pub use bert::{Activation, BertShape, BertWeights, CpuBert, Layer};
+pub use level::Level;
+pub use linear::Linear;

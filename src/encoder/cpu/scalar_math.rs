@@ -1,0 +1,107 @@
+//! The functions of one element, written so that the compiler can turn loops over them into vector
+//! code. `FMA` says whether the level has fused multiply-add; it must be used everywhere or
+//! nowhere, else an element's value would depend on its place in a row.
+
+/// `a * b + c`, rounded once with `FMA`, twice without.
+#[inline(always)]
+pub(super) fn multiply_add<const FMA: bool>(a: f32, b: f32, c: f32) -> f32 {
+    if FMA { a.mul_add(b, c) } else { a * b + c }
+}
+
+/// e^x for x <= 0 (softmax never needs more), relative error below 3e-7; 0 below about -87.
+///
+/// Range reduction by powers of two and a polynomial, the classic way of Cephes' `expf`.
+#[inline(always)]
+pub(super) fn exp<const FMA: bool>(x: f32) -> f32 {
+    const ROUND: f32 = 12_582_912.0; // 1.5 * 2^23: adding and subtracting it rounds to an integer
+    const LN2_HIGH: f32 = 0.693_359_4;
+    const LN2_LOW: f32 = -2.121_944_4e-4;
+    let clamped = x.max(-87.3);
+    let n = multiply_add::<FMA>(clamped, std::f32::consts::LOG2_E, ROUND) - ROUND;
+    let r = multiply_add::<FMA>(n, -LN2_LOW, multiply_add::<FMA>(n, -LN2_HIGH, clamped));
+    let mut p = 1.987_569_1e-4;
+    for c in [1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 0.166_666_65, 0.5] {
+        p = multiply_add::<FMA>(p, r, c);
+    }
+    let y = multiply_add::<FMA>(p * r, r, r) + 1.0;
+    // n is a whole number in [-126, 0]: 2^n is its exponent's bits.
+    let power = f32::from_bits((((n as i32) + 127) << 23) as u32);
+    let value = y * power;
+    if x < -87.3 { 0.0 } else { value }
+}
+
+/// The error function, absolute error below 5e-7: an odd rational function on [-4, 4], where f32
+/// saturates outside (coefficients as published in Eigen's `erf`).
+#[inline(always)]
+pub(super) fn erf<const FMA: bool>(x: f32) -> f32 {
+    let x = x.clamp(-4.0, 4.0);
+    let square = x * x;
+    let mut p = -2.726_142_3e-10;
+    for c in [
+        2.770_681_4e-8,
+        -2.101_024e-6,
+        -5.692_506_4e-5,
+        -7.349_906_3e-4,
+        -2.954_6e-3,
+        -1.609_603_3e-2,
+    ] {
+        p = multiply_add::<FMA>(p, square, c);
+    }
+    let mut q = -1.456_607_2e-5;
+    for c in [-2.133_740_6e-4, -1.682_827e-3, -7.373_329e-3, -1.426_473_9e-2] {
+        q = multiply_add::<FMA>(q, square, c);
+    }
+    x * p / q
+}
+
+/// GELU with the error function, as BERT has it.
+#[inline(always)]
+pub(super) fn gelu<const FMA: bool>(x: f32) -> f32 {
+    let half = 0.5 * x;
+    multiply_add::<FMA>(half, erf::<FMA>(x * std::f32::consts::FRAC_1_SQRT_2), half)
+}
+
+/// GELU with the hyperbolic tangent (`gelu_new`, `gelu_pytorch_tanh`).
+#[inline(always)]
+pub(super) fn gelu_tanh<const FMA: bool>(x: f32) -> f32 {
+    const SQRT_2_OVER_PI: f32 = 0.797_884_6;
+    let inner = SQRT_2_OVER_PI * multiply_add::<FMA>(0.044_715 * x * x, x, x);
+    // tanh(u) = sign(u) * (1 - e^{-2|u|}) / (1 + e^{-2|u|})
+    let decay = exp::<FMA>(-2.0 * inner.abs());
+    let tanh = ((1.0 - decay) / (1.0 + decay)).copysign(inner);
+    multiply_add::<FMA>(0.5 * x, tanh, 0.5 * x)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// erf by its Taylor series in f64, good to 1e-12 on [-4, 4].
+    fn erf_exact(x: f64) -> f64 {
+        let (mut term, mut sum) = (x, x);
+        for n in 1..200 {
+            term *= -x * x / f64::from(n);
+            sum += term / f64::from(2 * n + 1);
+        }
+        sum * 2.0 / std::f64::consts::PI.sqrt()
+    }
+
+    #[test]
+    fn exp_and_erf_keep_their_stated_errors() {
+        for i in 0..=80_000 {
+            let x = i as f32 / 10_000.0 - 4.0;
+            for got in [erf::<true>(x), erf::<false>(x)] {
+                assert!((f64::from(got) - erf_exact(f64::from(x))).abs() < 5e-7, "erf({x}) = {got}");
+            }
+            let y = -20.0 * (i as f32 / 80_000.0);
+            for got in [exp::<true>(y), exp::<false>(y)] {
+                let exact = f64::from(y).exp();
+                assert!((f64::from(got) / exact - 1.0).abs() < 3e-7, "exp({y}) = {got}");
+            }
+        }
+        assert_eq!(exp::<true>(0.0), 1.0);
+        assert_eq!(exp::<true>(f32::NEG_INFINITY), 0.0);
+        assert_eq!(exp::<true>(-1000.0), 0.0);
+        assert!(exp::<true>(-87.0) > 0.0);
+    }
+}

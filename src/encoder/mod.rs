@@ -1,0 +1,91 @@
+//! Encoders: token ids in, one vector a text out. An encoder knows no files and no columns.
+
+pub mod cpu;
+mod pooling;
+
+pub use pooling::{Pooling, pool};
+
+/// Texts packed end to end as token ids: no padding, one attention span a text.
+///
+/// Invariant: `starts` begins with 0, is strictly increasing and ends with `ids.len()`.
+#[derive(Clone, Debug)]
+pub struct Packed {
+    ids: Vec<u32>,
+    starts: Vec<usize>,
+}
+
+impl Default for Packed {
+    fn default() -> Self {
+        Self { ids: Vec::new(), starts: vec![0] }
+    }
+}
+
+impl Packed {
+    /// Adds a text. A text without tokens is not added and false is returned.
+    pub fn push(&mut self, ids: &[u32]) -> bool {
+        if !ids.is_empty() {
+            self.ids.extend_from_slice(ids);
+            self.starts.push(self.ids.len());
+        }
+        !ids.is_empty()
+    }
+
+    /// How many texts are packed.
+    pub fn texts(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// How many tokens are packed.
+    pub fn tokens(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// All token ids, text after text.
+    pub fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+
+    /// The token range of each text.
+    pub fn spans(&self) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
+        self.starts.windows(2).map(|pair| pair[0]..pair[1])
+    }
+}
+
+/// Why a batch could not be encoded.
+#[derive(Debug, thiserror::Error)]
+pub enum EncodeError {
+    /// A token id is outside the model's vocabulary: tokenizer and weights don't belong together.
+    #[error("token id {id} is outside the model's vocabulary of {vocabulary}; tokenizer.json and model.safetensors don't belong together")]
+    TokenOutOfVocabulary {
+        /// The token id.
+        id: u32,
+        /// The vocabulary's size.
+        vocabulary: usize,
+    },
+    /// A text has more tokens than the model has positions.
+    #[error("a text of {tokens} tokens was given to a model of at most {positions}")]
+    TooLong {
+        /// Tokens of the text.
+        tokens: usize,
+        /// Positions of the model.
+        positions: usize,
+    },
+}
+
+/// Turns packed texts into vectors.
+///
+/// Contract: the vector of a text depends on its token ids alone, to the bit: not on the texts
+/// packed with it, their order, or the thread. `encode` may be called from many threads at once.
+pub trait Encoder: Send + Sync {
+    /// Components of a vector.
+    fn dim(&self) -> usize;
+
+    /// Appends one vector a text to `out`, in packed order.
+    ///
+    /// # Errors
+    /// [`EncodeError`] if the batch does not fit the model; `out` is then unchanged.
+    fn encode(&self, batch: &Packed, out: &mut Vec<f32>) -> Result<(), EncodeError>;
+
+    /// Where and how it computes, for the manifest: `cpu (avx512)`.
+    fn device(&self) -> String;
+}

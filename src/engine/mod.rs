@@ -1,0 +1,24 @@
+//! The plan: metrics as DataFusion functions, traces as tables, runs as one plan.
+
+mod functions;
+mod loop_record;
+mod plan;
+mod session;
+mod sql_table;
+mod tap;
+mod trace_table;
+
+pub use functions::{FunctionDoc, documented};
+pub use loop_record::LoopRecord;
+pub use plan::{ScorePlan, SessionPlan, scored_schema};
+pub use session::{EngineOptions, engine_session};
+pub use sql_table::FilesAsTables;
+pub use tap::Tap;
+pub use trace_table::traces_table;
+
+use datafusion::error::DataFusionError;
+
+/// An error of ours on its way through DataFusion.
+pub(crate) fn external(error: impl std::error::Error + Send + Sync + 'static) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}

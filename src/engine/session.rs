@@ -1,0 +1,68 @@
+//! A DataFusion session with nightmill's functions, bounded memory and a place to spill.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use datafusion::error::Result;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::memory_pool::FairSpillPool;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
+
+use super::functions;
+use crate::embed::EmbeddingService;
+use crate::metric::SignalWeights;
+use crate::text::TextMode;
+
+/// What a session needs to know.
+#[derive(Debug)]
+pub struct EngineOptions {
+    /// Partitions of a plan.
+    pub threads: usize,
+    /// Bytes that sorting and aggregating may hold before they spill.
+    pub memory: usize,
+    /// Where they spill.
+    pub spill_folder: PathBuf,
+    /// For the functions that embed; without it they fail with a message that says so.
+    pub embedding: Option<Arc<EmbeddingService>>,
+    /// Traces that loop detection looks back at.
+    pub window: usize,
+    /// Threshold of `loop_detection`, as the user gave it.
+    pub loop_threshold: Option<f64>,
+    /// Weights of the session metrics.
+    pub weights: SignalWeights,
+    /// What `text_of` makes of JSON.
+    pub text_mode: TextMode,
+}
+
+/// Sorting keeps this much back for its merge phase; a limit below a few times that can't work.
+const LEAST_MEMORY: usize = 64 << 20;
+
+/// Makes a session.
+///
+/// # Errors
+/// DataFusion's, if the spill folder can't be used.
+pub fn engine_session(options: &EngineOptions) -> Result<SessionContext> {
+    let spill = DiskManagerBuilder::default()
+        .with_mode(DiskManagerMode::Directories(vec![options.spill_folder.clone()]));
+    let runtime = RuntimeEnvBuilder::new()
+        .with_memory_pool(Arc::new(FairSpillPool::new(options.memory.max(LEAST_MEMORY))))
+        .with_disk_manager_builder(spill)
+        .build_arc()?;
+    let mut config = SessionConfig::new()
+        .with_target_partitions(options.threads.max(1))
+        .with_batch_size(8192)
+        .with_information_schema(false);
+    let settings = config.options_mut();
+    settings.execution.sort_spill_reservation_bytes = 4 << 20;
+    settings.sql_parser.enable_ident_normalization = true;
+    let state = SessionStateBuilder::new()
+        .with_config(config)
+        .with_runtime_env(runtime)
+        .with_default_features()
+        .build();
+    let context = SessionContext::new_with_state(state);
+    functions::register(&context, options);
+    Ok(context)
+}

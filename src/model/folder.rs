@@ -1,0 +1,129 @@
+//! Where a model's files come from: a folder on disk, or the program itself.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::ModelError;
+
+/// The files of the shipped model, relative to its folder.
+#[cfg(feature = "shipped-model")]
+const SHIPPED: &[(&str, &[u8])] = &[
+    ("config.json", include_bytes!("../../models/all-MiniLM-L6-v2/config.json")),
+    ("modules.json", include_bytes!("../../models/all-MiniLM-L6-v2/modules.json")),
+    ("sentence_bert_config.json", include_bytes!("../../models/all-MiniLM-L6-v2/sentence_bert_config.json")),
+    ("1_Pooling/config.json", include_bytes!("../../models/all-MiniLM-L6-v2/1_Pooling/config.json")),
+    ("tokenizer.json", include_bytes!("../../models/all-MiniLM-L6-v2/tokenizer.json")),
+    ("model.safetensors", include_bytes!("../../models/all-MiniLM-L6-v2/model.safetensors")),
+];
+
+/// A source of model files.
+#[derive(Clone, Debug)]
+pub struct ModelFolder {
+    name: String,
+    root: Root,
+}
+
+#[derive(Clone, Debug)]
+enum Root {
+    Disk(PathBuf),
+    #[cfg(feature = "shipped-model")]
+    Shipped,
+}
+
+impl ModelFolder {
+    /// A folder on disk.
+    ///
+    /// # Errors
+    /// [`ModelError::Folder`] if it is not a readable folder.
+    pub fn open(path: &Path) -> Result<Self, ModelError> {
+        let failed = |source| ModelError::Folder { path: path.to_owned(), source };
+        let whole = path.canonicalize().map_err(failed)?;
+        std::fs::read_dir(&whole).map_err(failed)?;
+        let name = whole.file_name().map_or_else(|| "model".into(), |n| n.to_string_lossy().into_owned());
+        Ok(Self { name, root: Root::Disk(whole) })
+    }
+
+    /// The model inside the program, if this build carries one.
+    pub fn shipped() -> Option<Self> {
+        #[cfg(feature = "shipped-model")]
+        return Some(Self { name: "all-MiniLM-L6-v2".into(), root: Root::Shipped });
+        #[cfg(not(feature = "shipped-model"))]
+        None
+    }
+
+    /// The model's name for people.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where it is, for the manifest: a path, or `shipped`.
+    pub fn origin(&self) -> String {
+        match &self.root {
+            Root::Disk(path) => path.display().to_string(),
+            #[cfg(feature = "shipped-model")]
+            Root::Shipped => "shipped".into(),
+        }
+    }
+
+    /// The bytes of a file; `None` if there is no such file.
+    pub(super) fn find(&self, file: &str) -> Result<Option<Cow<'static, [u8]>>, ModelError> {
+        match &self.root {
+            Root::Disk(path) => match std::fs::read(path.join(file)) {
+                Ok(bytes) => Ok(Some(Cow::Owned(bytes))),
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+                Err(e) => Err(self.bad(file, e)),
+            },
+            #[cfg(feature = "shipped-model")]
+            Root::Shipped => Ok(SHIPPED
+                .iter()
+                .find(|(name, _)| *name == file)
+                .map(|(_, bytes)| Cow::Borrowed(*bytes))),
+        }
+    }
+
+    /// The bytes of a file that must be there.
+    pub(super) fn read(&self, file: &str, hint: &'static str) -> Result<Cow<'static, [u8]>, ModelError> {
+        self.find(file)?.ok_or_else(|| ModelError::MissingFile {
+            model: self.origin(),
+            file: file.into(),
+            hint,
+        })
+    }
+
+    pub(super) fn bad(&self, file: &str, problem: impl std::fmt::Display) -> ModelError {
+        ModelError::BadFile { model: self.origin(), file: file.into(), problem: problem.to_string() }
+    }
+
+    pub(super) fn unsupported(&self, problem: impl Into<String>) -> ModelError {
+        ModelError::Unsupported { model: self.origin(), problem: problem.into() }
+    }
+
+    /// SHA-256 over the files that decide a vector, each with its name and length.
+    pub(super) fn sha256(&self) -> Result<String, ModelError> {
+        let mut files = vec![
+            "config.json".to_owned(),
+            "modules.json".into(),
+            "sentence_bert_config.json".into(),
+            "config_sentence_transformers.json".into(),
+            "tokenizer.json".into(),
+            "tokenizer_config.json".into(),
+            "model.safetensors".into(),
+        ];
+        for module in super::spec::module_paths(self)? {
+            files.push(format!("{module}/config.json"));
+            files.push(format!("{module}/model.safetensors"));
+        }
+        let mut hash = Sha256::new();
+        for file in files {
+            if let Some(bytes) = self.find(&file)? {
+                hash.update(file.as_bytes());
+                hash.update([0]);
+                hash.update((bytes.len() as u64).to_le_bytes());
+                hash.update(&bytes);
+            }
+        }
+        Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+}

@@ -1,0 +1,95 @@
+//! Model folders in the sentence-transformers layout: what they must hold, and how they become an
+//! encoder and a tokenizer.
+
+mod folder;
+mod spec;
+mod text_tokenizer;
+mod weights;
+
+use std::path::PathBuf;
+
+pub use folder::ModelFolder;
+pub use text_tokenizer::TextTokenizer;
+
+use crate::encoder::Encoder;
+use crate::encoder::cpu::Level;
+
+/// Why a model folder can't be used. Every message names the file and, where there is one, the key.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    /// The folder is not there or not readable.
+    #[error("model folder `{path}`: {source}")]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// A file that must be there is not.
+    #[error("model `{model}` has no `{file}`; {hint}")]
+    MissingFile {
+        /// The model.
+        model: String,
+        /// The file, relative to the folder.
+        file: String,
+        /// What to do about it.
+        hint: &'static str,
+    },
+    /// A file is there and can't be used.
+    #[error("model `{model}`, file `{file}`: {problem}")]
+    BadFile {
+        /// The model.
+        model: String,
+        /// The file, relative to the folder.
+        file: String,
+        /// What is wrong in it.
+        problem: String,
+    },
+    /// The model is of a kind that this version does not encode.
+    #[error("model `{model}`: {problem}")]
+    Unsupported {
+        /// The model.
+        model: String,
+        /// What is not supported, and what is.
+        problem: String,
+    },
+}
+
+/// A loaded model: encoder, tokenizer and the facts that results must carry.
+pub struct Model {
+    /// The name for people: the folder's name.
+    pub name: String,
+    /// SHA-256 over all files that decide a vector (weights, configuration, tokenizer), in hex.
+    pub sha256: String,
+    /// How weights are stored: `f32`, `f16`, `bf16`.
+    pub stored_precision: &'static str,
+    /// Turns texts into token ids.
+    pub tokenizer: TextTokenizer,
+    /// Turns token ids into vectors.
+    pub encoder: Box<dyn Encoder>,
+}
+
+impl std::fmt::Debug for Model {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Model").field("name", &self.name).field("sha256", &self.sha256).finish_non_exhaustive()
+    }
+}
+
+impl Model {
+    /// Loads a model for the CPU at this instruction level.
+    ///
+    /// # Errors
+    /// [`ModelError`] naming the missing or unusable file or key.
+    pub fn load(folder: &ModelFolder, level: Level) -> Result<Self, ModelError> {
+        let spec = spec::read(folder)?;
+        let tokenizer = TextTokenizer::read(folder, &spec)?;
+        let (encoder, stored_precision) = weights::load_encoder(folder, &spec, &tokenizer, level)?;
+        Ok(Self {
+            name: folder.name().to_owned(),
+            sha256: folder.sha256()?,
+            stored_precision,
+            tokenizer,
+            encoder: Box::new(encoder),
+        })
+    }
+}

@@ -1,0 +1,181 @@
+//! JSON documents with everything the serialisation rule needs: stored key order, exact integers
+//! and the non-standard number literals.
+
+use jiter::{Jiter, Peek};
+
+/// Deeper documents are refused: the metric specification sets no depth, the stack does.
+const MAX_DEPTH: usize = 200;
+
+/// A JSON value. Object keys keep stored order; a repeated key has its last value at the place of
+/// its first occurrence (specification, section 3).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Json {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool(bool),
+    /// A number without fraction and exponent, as its digits; the reader takes up to 4300 of them.
+    Integer(String),
+    /// Any other number, read as f64; may be infinite or NaN.
+    Float(f64),
+    /// A string, escapes resolved.
+    String(String),
+    /// An array.
+    Array(Vec<Json>),
+    /// An object in stored order, keys distinct.
+    Object(Vec<(String, Json)>),
+}
+
+/// Why a cell is not a JSON document (status code `invalid_json`).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a JSON document: {reason}")]
+pub struct JsonError {
+    reason: String,
+}
+
+/// Reads exactly one JSON document. `NaN`, `Infinity` and `-Infinity` are accepted; unpaired
+/// surrogate escapes, a byte-order mark and text after the document are not.
+///
+/// # Errors
+/// [`JsonError`] with the position of the first problem.
+pub fn parse(json: &[u8]) -> Result<Json, JsonError> {
+    let mut reader = Jiter::new(json).with_allow_inf_nan();
+    let first = reader.peek().map_err(|e| error(&reader, &e))?;
+    let value = read_value(&mut reader, first, 0)?;
+    reader.finish().map_err(|e| error(&reader, &e))?;
+    Ok(value)
+}
+
+fn error(reader: &Jiter<'_>, source: &jiter::JiterError) -> JsonError {
+    let position = source.get_position(reader);
+    JsonError { reason: format!("{} at {position}", source.error_type) }
+}
+
+fn read_value(reader: &mut Jiter<'_>, peek: Peek, depth: usize) -> Result<Json, JsonError> {
+    if depth > MAX_DEPTH {
+        return Err(JsonError { reason: format!("nested deeper than {MAX_DEPTH} levels") });
+    }
+    macro_rules! attempt {
+        ($e:expr) => {
+            match $e {
+                Ok(value) => value,
+                Err(source) => return Err(error(reader, &source)),
+            }
+        };
+    }
+    match peek {
+        Peek::Null => {
+            attempt!(reader.known_null());
+            Ok(Json::Null)
+        }
+        Peek::True | Peek::False => Ok(Json::Bool(attempt!(reader.known_bool(peek)))),
+        Peek::String => match reader.known_str() {
+            Ok(text) => Ok(Json::String(text.to_owned())),
+            Err(source) => Err(error(reader, &source)),
+        },
+        Peek::Array => {
+            let mut items = Vec::new();
+            let mut next = attempt!(reader.known_array());
+            while let Some(peek) = next {
+                items.push(read_value(reader, peek, depth + 1)?);
+                next = attempt!(reader.array_step());
+            }
+            Ok(Json::Array(items))
+        }
+        Peek::Object => {
+            let mut members = Members::default();
+            let mut key = attempt!(reader.known_object().map(|k| k.map(str::to_owned)));
+            while let Some(name) = key {
+                let peek = attempt!(reader.peek());
+                let value = read_value(reader, peek, depth + 1)?;
+                members.insert(name, value);
+                key = attempt!(reader.next_key().map(|k| k.map(str::to_owned)));
+            }
+            Ok(Json::Object(members.list))
+        }
+        _ => match reader.known_number_bytes(peek) {
+            Ok(digits) => read_number(digits),
+            Err(source) => Err(error(reader, &source)),
+        },
+    }
+}
+
+fn read_number(digits: &[u8]) -> Result<Json, JsonError> {
+    let text = String::from_utf8_lossy(digits);
+    let value = match text.as_ref() {
+        "NaN" | "-NaN" => f64::NAN,
+        "Infinity" => f64::INFINITY,
+        "-Infinity" => f64::NEG_INFINITY,
+        number if number.bytes().all(|b| b == b'-' || b.is_ascii_digit()) => {
+            return Ok(Json::Integer(if number == "-0" { "0".into() } else { number.into() }));
+        }
+        number => number
+            .parse::<f64>()
+            .map_err(|_| JsonError { reason: format!("bad number `{number}`") })?,
+    };
+    Ok(Json::Float(value))
+}
+
+/// Object members with the rule for repeated keys. Small objects are searched, large ones indexed,
+/// so that a hostile object of a million keys stays linear.
+#[derive(Default)]
+struct Members {
+    list: Vec<(String, Json)>,
+    index: Option<std::collections::HashMap<String, usize>>,
+}
+
+impl Members {
+    const INDEXED_FROM: usize = 32;
+
+    fn insert(&mut self, key: String, value: Json) {
+        if self.index.is_none() && self.list.len() >= Self::INDEXED_FROM {
+            self.index =
+                Some(self.list.iter().enumerate().map(|(i, (k, _))| (k.clone(), i)).collect());
+        }
+        let found = match &self.index {
+            Some(index) => index.get(&key).copied(),
+            None => self.list.iter().position(|(k, _)| *k == key),
+        };
+        if let Some(member) = found.and_then(|at| self.list.get_mut(at)) {
+            member.1 = value;
+            return;
+        }
+        if let Some(index) = &mut self.index {
+            index.insert(key.clone(), self.list.len());
+        }
+        self.list.push((key, value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeated_keys_keep_the_first_place_and_the_last_value_in_large_objects_too() {
+        let mut text = String::from("{");
+        for i in 0..100 {
+            text.push_str(&format!("\"k{i}\":{i},"));
+        }
+        text.push_str("\"k7\":\"again\"}");
+        let Json::Object(members) = parse(text.as_bytes()).unwrap() else { panic!("not an object") };
+        assert_eq!(members.len(), 100);
+        assert_eq!(members[7], ("k7".into(), Json::String("again".into())));
+    }
+
+    #[test]
+    fn what_is_not_one_document_is_refused() {
+        for bad in ["", " ", "{", "[1,]", "nul", "1 2", "\u{feff}1", "\"\\ud800\"", "'a'", "01"] {
+            assert!(parse(bad.as_bytes()).is_err(), "{bad:?} was accepted");
+        }
+        assert!(parse(b"\"\xff\"").is_err(), "invalid UTF-8 was accepted");
+        assert!(parse("[".repeat(100_000).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn integers_keep_their_digits_up_to_the_limit_of_the_reader() {
+        let digits = "9".repeat(4300);
+        assert_eq!(parse(digits.as_bytes()).unwrap(), Json::Integer(digits));
+        assert!(parse("9".repeat(4400).as_bytes()).is_err());
+    }
+}

@@ -1,0 +1,48 @@
+//! Texts: from cell values to what is embedded, and from texts to word sets and identities.
+//!
+//! Nothing here reads files or knows models. Behaviour: the metric specification, sections 3 and 7.
+
+mod content;
+mod identity;
+mod json;
+mod serialise;
+mod word_set;
+
+pub use content::content_of;
+pub use identity::TextId;
+pub use json::{Json, JsonError, parse};
+pub use serialise::{push_json_string, push_number, to_text};
+pub use word_set::{WordSet, jaccard_of_texts, words};
+
+/// Which text of a JSON cell is embedded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TextMode {
+    /// The whole value, serialised as the compatible services do (specification, section 3).
+    #[default]
+    Compat,
+    /// Only the contents of chat messages, without envelope and escapes. A different metric
+    /// variant: its rows are labelled and never mixed with compat rows.
+    Content,
+}
+
+impl TextMode {
+    /// The name used in flags, configuration and result columns.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Compat => "compat",
+            Self::Content => "content",
+        }
+    }
+
+    /// The text of a JSON document in this mode.
+    ///
+    /// # Errors
+    /// [`JsonError`] if `json` is not exactly one JSON document.
+    pub fn text_of(self, json: &[u8]) -> Result<String, JsonError> {
+        let value = parse(json)?;
+        Ok(match self {
+            Self::Compat => to_text(&value),
+            Self::Content => content_of(&value),
+        })
+    }
+}

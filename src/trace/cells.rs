@@ -1,0 +1,224 @@
+//! Row by row from found cells to canonical batches; rows with a bad cell are quarantined.
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, Float64Builder, Int16Builder, RecordBatch, StringBuilder, StringViewBuilder,
+    TimestampMicrosecondBuilder, UInt64Builder,
+};
+use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
+
+use super::quarantine::{Code, Quarantine};
+use super::schema::{TextEncoding, TraceColumns};
+use super::trace_id::canonical_trace_id;
+use crate::text::{Json, TextMode, content_of, to_text};
+
+/// A moment: microseconds since 1970 UTC, and nanoseconds beyond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Moment {
+    pub micros: i64,
+    pub nanos: i16,
+}
+
+/// A text cell as found.
+pub(super) enum TextCell<'a> {
+    Null,
+    Bytes(&'a [u8], TextEncoding),
+    Value(Json),
+    /// A value that can't become text, and why.
+    Bad(String),
+}
+
+/// One row as found; strings are not checked yet.
+pub(super) struct Row<'a> {
+    pub trace_id: Option<Cow<'a, [u8]>>,
+    pub session_id: Option<Cow<'a, [u8]>>,
+    /// A moment, or why there is none.
+    pub started_at: Result<Moment, String>,
+    pub name: Option<Cow<'a, [u8]>>,
+    pub environment: Option<Cow<'a, [u8]>>,
+    pub input: TextCell<'a>,
+    pub output: TextCell<'a>,
+    pub signals: &'a [Option<f64>],
+}
+
+/// What happened to rows, beside being kept or quarantined.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RowNotes {
+    pub empty_session_ids: u64,
+    pub non_finite_signals: u64,
+}
+
+/// Builds one canonical batch.
+pub(super) struct BatchBuilder {
+    schema: SchemaRef,
+    position: UInt64Builder,
+    trace_id: StringBuilder,
+    session_id: StringBuilder,
+    started_at: TimestampMicrosecondBuilder,
+    started_at_nanos: Int16Builder,
+    name: StringBuilder,
+    environment: StringBuilder,
+    input: Option<StringViewBuilder>,
+    output: Option<StringViewBuilder>,
+    signals: Vec<Float64Builder>,
+    text_mode: TextMode,
+    rows: usize,
+    bytes: usize,
+    pub notes: RowNotes,
+}
+
+struct Rejected {
+    column: &'static str,
+    code: Code,
+    reason: String,
+}
+
+fn utf8<'a>(column: &'static str, bytes: &'a [u8]) -> Result<&'a str, Rejected> {
+    std::str::from_utf8(bytes).map_err(|e| Rejected {
+        column,
+        code: Code::InvalidUtf8,
+        reason: format!("not UTF-8 from byte {} on", e.valid_up_to()),
+    })
+}
+
+impl BatchBuilder {
+    pub fn new(schema: SchemaRef, columns: &TraceColumns, text_mode: TextMode) -> Self {
+        Self {
+            schema,
+            position: UInt64Builder::new(),
+            trace_id: StringBuilder::new(),
+            session_id: StringBuilder::new(),
+            started_at: TimestampMicrosecondBuilder::new().with_timezone("UTC"),
+            started_at_nanos: Int16Builder::new(),
+            name: StringBuilder::new(),
+            environment: StringBuilder::new(),
+            input: columns.input.then(StringViewBuilder::new),
+            output: columns.output.then(StringViewBuilder::new),
+            signals: columns.signals.iter().map(|_| Float64Builder::new()).collect(),
+            text_mode,
+            rows: 0,
+            bytes: 0,
+            notes: RowNotes::default(),
+        }
+    }
+
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Bytes of text in the batch so far.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Adds a row, or quarantines it.
+    pub fn push(&mut self, row: Row<'_>, position: u64, file: &Path, number: u64, quarantine: &Quarantine) {
+        if let Err(Rejected { column, code, reason }) = self.try_push(row, position) {
+            quarantine.add_row(file, number, column, code, reason);
+        }
+    }
+
+    fn try_push(&mut self, row: Row<'_>, position: u64) -> Result<(), Rejected> {
+        let trace_id = match &row.trace_id {
+            Some(bytes) => canonical_trace_id(utf8("trace_id", bytes)?),
+            None => None,
+        };
+        let Some(trace_id) = trace_id else {
+            return Err(Rejected {
+                column: "trace_id",
+                code: Code::MissingTraceId,
+                reason: "null or empty".into(),
+            });
+        };
+        let started_at = row.started_at.map_err(|reason| Rejected {
+            column: "started_at",
+            code: Code::BadStartedAt,
+            reason,
+        })?;
+        let session_id = row.session_id.as_deref().map(|b| utf8("session_id", b)).transpose()?;
+        let name = row.name.as_deref().map(|b| utf8("name", b)).transpose()?;
+        let environment = row.environment.as_deref().map(|b| utf8("environment", b)).transpose()?;
+        let input = self.text("input", &row.input)?;
+        let output = self.text("output", &row.output)?;
+
+        // Nothing can fail from here on: the row goes into all builders or into none.
+        self.rows += 1;
+        self.position.append_value(position);
+        self.trace_id.append_value(&trace_id);
+        self.notes.empty_session_ids += u64::from(session_id == Some(""));
+        self.session_id.append_option(session_id.filter(|s| !s.is_empty()));
+        self.started_at.append_value(started_at.micros);
+        self.started_at_nanos.append_value(started_at.nanos);
+        self.name.append_option(name);
+        self.environment.append_option(environment);
+        for (builder, text) in [(&mut self.input, input), (&mut self.output, output)] {
+            if let Some(builder) = builder {
+                self.bytes += text.as_deref().map_or(0, str::len);
+                builder.append_option(text);
+            }
+        }
+        for (builder, signal) in self.signals.iter_mut().zip(row.signals) {
+            let finite = signal.filter(|s| s.is_finite());
+            self.notes.non_finite_signals += u64::from(signal.is_some() && finite.is_none());
+            builder.append_option(finite);
+        }
+        Ok(())
+    }
+
+    fn text<'a>(&self, column: &'static str, cell: &'a TextCell<'a>) -> Result<Option<Cow<'a, str>>, Rejected> {
+        let of_value = |value: &Json| match (value, self.text_mode) {
+            (Json::Null, _) => None,
+            (value, TextMode::Compat) => Some(Cow::Owned(to_text(value))),
+            (value, TextMode::Content) => Some(Cow::Owned(content_of(value))),
+        };
+        match cell {
+            TextCell::Null => Ok(None),
+            TextCell::Bytes(bytes, TextEncoding::Json) => {
+                let value = crate::text::parse(bytes).map_err(|e| Rejected {
+                    column,
+                    code: Code::InvalidJson,
+                    reason: e.to_string(),
+                })?;
+                Ok(of_value(&value))
+            }
+            TextCell::Bytes(bytes, _) => Ok(Some(Cow::Borrowed(utf8(column, bytes)?))),
+            TextCell::Value(value) => Ok(of_value(value)),
+            TextCell::Bad(reason) => {
+                Err(Rejected { column, code: Code::InvalidValue, reason: reason.clone() })
+            }
+        }
+    }
+
+    pub fn finish(mut self) -> Result<RecordBatch, ArrowError> {
+        let mut columns: Vec<ArrayRef> = vec![
+            Arc::new(self.position.finish()),
+            Arc::new(self.trace_id.finish()),
+            Arc::new(self.session_id.finish()),
+            Arc::new(self.started_at.finish()),
+            Arc::new(self.started_at_nanos.finish()),
+            Arc::new(self.name.finish()),
+            Arc::new(self.environment.finish()),
+        ];
+        for mut texts in [self.input, self.output].into_iter().flatten() {
+            columns.push(Arc::new(texts.finish()));
+        }
+        for mut signal in self.signals {
+            columns.push(Arc::new(signal.finish()));
+        }
+        RecordBatch::try_new(self.schema, columns)
+    }
+}
+
+/// A moment from text: ISO 8601, date and time, with any zone; without one it is UTC.
+pub(super) fn moment_of_text(text: &str) -> Result<Moment, String> {
+    arrow::compute::kernels::cast_utils::string_to_datetime(&chrono::Utc, text.trim())
+        .map(|time| Moment {
+            micros: time.timestamp_micros(),
+            nanos: (time.timestamp_subsec_nanos() % 1000) as i16,
+        })
+        .map_err(|_| format!("`{}` is not an ISO 8601 time", text.chars().take(40).collect::<String>()))
+}

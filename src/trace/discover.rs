@@ -1,0 +1,202 @@
+//! From paths on the command line to the files to read.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use globset::GlobBuilder;
+use walkdir::WalkDir;
+
+use super::TraceError;
+
+/// How a file's bytes are laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceFormat {
+    /// Apache Parquet.
+    Parquet,
+    /// One JSON object a line.
+    JsonLines,
+}
+
+impl SourceFormat {
+    fn of_extension(path: &Path) -> Option<Self> {
+        match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
+            "parquet" | "parq" | "pq" => Some(Self::Parquet),
+            "jsonl" | "ndjson" => Some(Self::JsonLines),
+            _ => None,
+        }
+    }
+}
+
+/// A file to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// How to read it.
+    pub format: SourceFormat,
+    /// Values that its folders' names carry (`date=2026-11-20`), outermost first.
+    pub partition: Vec<(String, String)>,
+}
+
+/// Finds the files behind `paths` (files, folders, globs), sorted by path; a file named twice is
+/// read once. In folders, hidden files and names that begin with `_` are passed over, as the
+/// writers of such folders intend. `format` overrides what names and first bytes say.
+///
+/// # Errors
+/// [`TraceError::Path`] for a path that leads nowhere or can't be read.
+pub fn discover(paths: &[String], format: Option<SourceFormat>) -> Result<Vec<SourceFile>, TraceError> {
+    let mut found: BTreeMap<PathBuf, SourceFile> = BTreeMap::new();
+    for given in paths {
+        let path = Path::new(given);
+        let files = if path.is_dir() {
+            in_folder(given, path, format)?
+        } else if is_glob(given) && !path.exists() {
+            matching(given, format)?
+        } else {
+            vec![single(given, path, format)?]
+        };
+        for file in files {
+            let whole = file.path.canonicalize().map_err(|e| failed(given, e))?;
+            found.entry(whole).or_insert(file);
+        }
+    }
+    let mut files: Vec<SourceFile> = found.into_values().collect();
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(files)
+}
+
+fn failed(given: &str, problem: impl ToString) -> TraceError {
+    TraceError::Path { path: given.to_owned(), problem: problem.to_string() }
+}
+
+fn is_glob(given: &str) -> bool {
+    given.contains(['*', '?', '[', '{'])
+}
+
+fn single(given: &str, path: &Path, format: Option<SourceFormat>) -> Result<SourceFile, TraceError> {
+    let mut first = [0u8; 4];
+    let count = std::fs::File::open(path)
+        .and_then(|mut file| file.read(&mut first))
+        .map_err(|e| failed(given, e))?;
+    let sniffed = (first[..count] == *b"PAR1").then_some(SourceFormat::Parquet);
+    let format = format.or_else(|| SourceFormat::of_extension(path)).or(sniffed).ok_or_else(|| {
+        failed(given, "neither a .parquet nor a .jsonl file; say which with --format parquet or --format jsonl")
+    })?;
+    Ok(SourceFile { path: path.to_owned(), format, partition: partition_of(path) })
+}
+
+fn in_folder(given: &str, folder: &Path, format: Option<SourceFormat>) -> Result<Vec<SourceFile>, TraceError> {
+    let mut files = Vec::new();
+    let walk = WalkDir::new(folder).follow_links(true).sort_by_file_name().into_iter();
+    let visible = |entry: &walkdir::DirEntry| {
+        entry.depth() == 0 || !entry.file_name().to_string_lossy().starts_with(['.', '_'])
+    };
+    for entry in walk.filter_entry(visible) {
+        let entry = entry.map_err(|e| failed(given, e))?;
+        let known = SourceFormat::of_extension(entry.path());
+        if let (true, Some(known)) = (entry.file_type().is_file(), known)
+            && format.is_none_or(|wanted| wanted == known)
+        {
+            let partition = partition_of(entry.path());
+            files.push(SourceFile { path: entry.into_path(), format: known, partition });
+        }
+    }
+    if files.is_empty() {
+        return Err(failed(given, "the folder holds no .parquet or .jsonl file"));
+    }
+    Ok(files)
+}
+
+fn matching(given: &str, format: Option<SourceFormat>) -> Result<Vec<SourceFile>, TraceError> {
+    let glob = GlobBuilder::new(given)
+        .literal_separator(true)
+        .build()
+        .map_err(|e| failed(given, format!("not a usable glob: {e}")))?
+        .compile_matcher();
+    // Walk from the last folder before the first wildcard.
+    let mut base: PathBuf = Path::new(given).components().take_while(|part| !is_glob(&part.as_os_str().to_string_lossy())).collect();
+    if base.as_os_str().is_empty() {
+        base = PathBuf::from(".");
+    }
+    let mut files = Vec::new();
+    for entry in WalkDir::new(&base).follow_links(true).sort_by_file_name() {
+        let entry = entry.map_err(|e| failed(given, e))?;
+        let path = entry.path();
+        let path = if base == Path::new(".") { path.strip_prefix(".").unwrap_or(path) } else { path };
+        if glob.is_match(path) {
+            if entry.file_type().is_dir() {
+                files.extend(in_folder(given, entry.path(), format)?);
+            } else {
+                files.push(single(&path.to_string_lossy(), path, format)?);
+            }
+        }
+    }
+    if files.is_empty() {
+        return Err(failed(given, "no file matches this glob"));
+    }
+    Ok(files)
+}
+
+/// The values in a path's folder names, Hive style.
+fn partition_of(path: &Path) -> Vec<(String, String)> {
+    path.parent()
+        .into_iter()
+        .flat_map(Path::components)
+        .filter_map(|part| {
+            let (key, value) = part.as_os_str().to_str()?.split_once('=')?;
+            let is_null = value.is_empty() || value == "__HIVE_DEFAULT_PARTITION__";
+            (!key.is_empty() && !is_null).then(|| (key.to_owned(), percent_decoded(value)))
+        })
+        .collect()
+}
+
+fn percent_decoded(value: &str) -> String {
+    let bytes = value.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        let digits = bytes.get(at + 1..at + 3).and_then(|d| std::str::from_utf8(d).ok());
+        match (byte, digits.and_then(|d| u8::from_str_radix(d, 16).ok())) {
+            (b'%', Some(decoded)) => {
+                out.push(decoded);
+                at += 3;
+            }
+            _ => {
+                out.push(byte);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8(out).unwrap_or_else(|_| value.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(files: &[SourceFile], root: &Path) -> Vec<String> {
+        files.iter().map(|f| f.path.strip_prefix(root).unwrap().display().to_string()).collect()
+    }
+
+    #[test]
+    fn folders_globs_and_files_are_found_once_and_sorted() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        for file in ["b/x.parquet", "a/date=2026-11-20/p.parquet", "a/_SUCCESS.parquet", "a/.part.parquet", "a/n.txt", "c.jsonl"] {
+            let path = root.join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "PAR1").unwrap();
+        }
+        let at = |p: &str| root.join(p).display().to_string();
+        let all = discover(&[at(""), at("b/x.parquet"), at("*/x.parquet")], None).unwrap();
+        assert_eq!(names(&all, root), ["a/date=2026-11-20/p.parquet", "b/x.parquet", "c.jsonl"]);
+        assert_eq!(all[0].partition, [("date".to_owned(), "2026-11-20".to_owned())]);
+        assert_eq!(names(&discover(&[at("**/*.parquet")], None).unwrap(), root).len(), 4, "a glob takes what it names");
+        assert_eq!(discover(&[at("a/n.txt")], None).unwrap()[0].format, SourceFormat::Parquet, "first bytes decide");
+        for nowhere in ["none", "b/*.jsonl", "empty"] {
+            std::fs::create_dir_all(root.join("empty")).unwrap();
+            assert!(matches!(discover(&[at(nowhere)], None), Err(TraceError::Path { .. })), "{nowhere}");
+        }
+    }
+}

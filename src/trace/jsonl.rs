@@ -1,0 +1,143 @@
+//! JSON Lines files as traces: one object a line.
+//!
+//! `input` and `output` are JSON values: a string is its content, anything else is serialised. A
+//! column declared with `--json-columns` holds JSON text inside its strings.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use super::TraceError;
+use super::cells::{Row, TextCell, moment_of_text};
+use super::quarantine::Code;
+use super::schema::{ColumnMap, TextEncoding, TraceColumns, missing_column};
+use crate::text::{Json, parse};
+
+/// A longer line is not a trace; it would only fill the memory.
+const LONGEST_LINE: u64 = 1 << 30;
+
+/// One line that could be parsed, ready to become a row.
+pub(super) struct Line {
+    members: Vec<(String, Json)>,
+}
+
+/// Reads lines; `each` gets the line's number (from 0) and the parsed line, or why it is none. It
+/// returns whether to go on. Blank lines are no rows.
+pub(super) fn read_lines(
+    path: &Path,
+    mut each: impl FnMut(u64, Result<Line, (Code, String)>) -> Result<bool, TraceError>,
+) -> Result<(), TraceError> {
+    let broken = |e: std::io::Error| TraceError::File { file: path.to_owned(), problem: e.to_string() };
+    let mut reader = BufReader::with_capacity(1 << 18, File::open(path).map_err(broken)?);
+    let mut bytes = Vec::new();
+    let mut number = 0;
+    loop {
+        bytes.clear();
+        let count = std::io::Read::take(&mut reader, LONGEST_LINE).read_until(b'\n', &mut bytes).map_err(broken)?;
+        if count == 0 {
+            return Ok(());
+        }
+        if count as u64 == LONGEST_LINE && bytes.last() != Some(&b'\n') {
+            return Err(TraceError::File {
+                file: path.to_owned(),
+                problem: format!("line {number} is longer than 1 GiB"),
+            });
+        }
+        let content = bytes.trim_ascii();
+        if !content.is_empty() && !each(number, parsed(content))? {
+            return Ok(());
+        }
+        number += 1;
+    }
+}
+
+fn parsed(line: &[u8]) -> Result<Line, (Code, String)> {
+    if let Err(e) = std::str::from_utf8(line) {
+        return Err((Code::InvalidUtf8, format!("not UTF-8 from byte {} on", e.valid_up_to())));
+    }
+    match parse(line) {
+        Ok(Json::Object(members)) => Ok(Line { members }),
+        Ok(_) => Err((Code::InvalidJson, "the line is JSON but no object".into())),
+        Err(e) => Err((Code::InvalidJson, e.to_string())),
+    }
+}
+
+/// Refuses a file whose first object lacks a wanted column (rows further down may lack any).
+pub(super) fn check_columns(
+    path: &Path,
+    partition: &[(String, String)],
+    wanted: &TraceColumns,
+    map: &ColumnMap,
+) -> Result<(), TraceError> {
+    let mut problem = None;
+    read_lines(path, |_, line| {
+        let Ok(line) = line else { return Ok(true) };
+        let present: Vec<String> = line.members.iter().map(|(key, _)| key.clone()).collect();
+        let needed = [
+            ("trace_id", true),
+            ("started_at", true),
+            ("session_id", wanted.session_required),
+            ("input", wanted.input),
+            ("output", wanted.output),
+        ];
+        problem = needed
+            .iter()
+            .filter(|(_, needed)| *needed)
+            .map(|(canonical, _)| (map.column(canonical), *canonical))
+            .find(|(column, _)| !present.iter().any(|p| p == column) && !partition.iter().any(|(k, _)| k == column))
+            .map(|(column, canonical)| missing_column(path, column, canonical, &present));
+        Ok(false)
+    })?;
+    problem.map_or(Ok(()), Err)
+}
+
+impl Line {
+    fn member(&self, name: &str) -> &Json {
+        self.members.iter().find(|(key, _)| key == name).map_or(&Json::Null, |(_, value)| value)
+    }
+
+    pub fn signals(&self, wanted: &TraceColumns, into: &mut Vec<Option<f64>>) -> Result<(), String> {
+        into.clear();
+        for name in &wanted.signals {
+            into.push(match self.member(name) {
+                Json::Null => None,
+                Json::Float(x) => Some(*x),
+                Json::Integer(digits) => digits.parse().ok(),
+                _ => return Err(format!("`{name}` is not a number")),
+            });
+        }
+        Ok(())
+    }
+
+    pub fn row<'a>(&'a self, wanted: &TraceColumns, map: &ColumnMap, signals: &'a [Option<f64>]) -> Row<'a> {
+        let label = |canonical: &str| label(self.member(map.column(canonical)));
+        let text = |wanted: bool, canonical: &str| match self.member(map.column(canonical)) {
+            _ if !wanted => TextCell::Null,
+            Json::String(text) if map.is_json(canonical) => TextCell::Bytes(text.as_bytes(), TextEncoding::Json),
+            Json::String(text) => TextCell::Bytes(text.as_bytes(), TextEncoding::Text),
+            other => TextCell::Value(other.clone()),
+        };
+        Row {
+            trace_id: label("trace_id"),
+            session_id: label("session_id"),
+            started_at: match self.member(map.column("started_at")) {
+                Json::String(text) => moment_of_text(text),
+                Json::Null => Err("null".into()),
+                _ => Err("not text; write times as ISO 8601 text".into()),
+            },
+            name: label("name"),
+            environment: label("environment"),
+            input: text(wanted.input, "input"),
+            output: text(wanted.output, "output"),
+            signals,
+        }
+    }
+}
+
+fn label(value: &Json) -> Option<Cow<'_, [u8]>> {
+    match value {
+        Json::String(text) | Json::Integer(text) => Some(Cow::Borrowed(text.as_bytes())),
+        _ => None,
+    }
+}

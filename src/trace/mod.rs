@@ -1,0 +1,65 @@
+//! Traces: from files of any layout to canonical record batches.
+//!
+//! A reader knows no model and no metric. Bad rows go to the [`Quarantine`]; nothing is dropped
+//! without being counted.
+
+mod cells;
+mod discover;
+mod duplicates;
+mod jsonl;
+mod native;
+mod parquet_file;
+mod quarantine;
+mod schema;
+mod source;
+mod trace_id;
+
+use std::path::PathBuf;
+
+pub use discover::{SourceFile, SourceFormat, discover};
+pub use duplicates::repeated_trace_ids;
+pub use quarantine::{Code, Quarantine, QuarantinedRows};
+pub use schema::{ColumnMap, TextEncoding, TraceColumns, canonical_schema};
+pub use source::{BatchLimits, OnBadFile, ReadOptions, TextAt, TraceSource};
+pub use trace_id::canonical_trace_id;
+
+/// Why traces could not be read at all. Problems of single rows are quarantined instead.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// A path on the command line leads nowhere.
+    #[error("`{path}`: {problem}")]
+    Path {
+        /// The path as given.
+        path: String,
+        /// What is wrong with it and what to do.
+        problem: String,
+    },
+    /// A file can't be read.
+    #[error("file `{file}`: {problem}")]
+    File {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it, with row group and column where known.
+        problem: String,
+    },
+    /// A column that is needed is not there.
+    #[error("file `{file}` has no column `{column}`; {hint}")]
+    MissingColumn {
+        /// The file.
+        file: PathBuf,
+        /// The column looked for.
+        column: String,
+        /// The nearest names and what to do.
+        hint: String,
+    },
+    /// A column has a type that can't be read as what it should be.
+    #[error("file `{file}`, column `{column}`: {problem}")]
+    ColumnType {
+        /// The file.
+        file: PathBuf,
+        /// The column.
+        column: String,
+        /// The type found and the types that can be read.
+        problem: String,
+    },
+}

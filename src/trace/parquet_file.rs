@@ -1,0 +1,495 @@
+//! Parquet files as traces: metadata once, then one row group at a time.
+//!
+//! String columns are read as bytes (their UTF-8 annotation is taken off the schema), so that one
+//! broken cell is one quarantined row instead of an unreadable batch; and as views, so that a
+//! repeated megabyte cell is in memory once.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema, TimestampNanosecondType};
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+    RowSelection,
+};
+use parquet::basic::{ConvertedType, LogicalType, Type as PhysicalType};
+use parquet::file::metadata::{FileMetaData, ParquetMetaData, ParquetMetaDataReader};
+use parquet::schema::types::{SchemaDescriptor, Type};
+
+use super::TraceError;
+use super::cells::{Moment, Row, TextCell, moment_of_text};
+use super::native;
+use super::schema::{ColumnMap, TextEncoding, TraceColumns, missing_column};
+
+/// An opened file: checked columns, row groups to read.
+pub(super) struct ParquetFile {
+    path: PathBuf,
+    metadata: ArrowReaderMetadata,
+    columns: FoundColumns,
+}
+
+/// Where each canonical column is in the file's schema.
+#[derive(Default)]
+struct FoundColumns {
+    trace_id: Option<usize>,
+    session_id: Option<usize>,
+    started_at: Option<usize>,
+    name: Option<usize>,
+    environment: Option<usize>,
+    input: Option<(usize, TextEncoding)>,
+    output: Option<(usize, TextEncoding)>,
+    signals: Vec<Option<usize>>,
+}
+
+impl FoundColumns {
+    fn all(&self) -> impl Iterator<Item = usize> {
+        [self.trace_id, self.session_id, self.started_at, self.name, self.environment]
+            .into_iter()
+            .chain([self.input.map(|(i, _)| i), self.output.map(|(i, _)| i)])
+            .chain(self.signals.iter().copied())
+            .flatten()
+    }
+}
+
+fn broken(path: &Path, problem: impl std::fmt::Display) -> TraceError {
+    TraceError::File { file: path.to_owned(), problem: problem.to_string() }
+}
+
+/// The schema without UTF-8, JSON and enum annotations on top-level byte arrays; also the names of
+/// the columns that were annotated as JSON.
+fn as_bytes(schema: &SchemaDescriptor) -> Result<(SchemaDescriptor, Vec<String>), parquet::errors::ParquetError> {
+    let mut json = Vec::new();
+    let mut fields = Vec::new();
+    for field in schema.root_schema().get_fields() {
+        let info = field.get_basic_info();
+        if !field.is_primitive() || field.get_physical_type() != PhysicalType::BYTE_ARRAY {
+            fields.push(Arc::clone(field));
+            continue;
+        }
+        if info.converted_type() == ConvertedType::JSON || info.logical_type_ref() == Some(&LogicalType::Json) {
+            json.push(info.name().to_owned());
+        }
+        let text = matches!(info.converted_type(), ConvertedType::UTF8 | ConvertedType::JSON | ConvertedType::ENUM)
+            || matches!(info.logical_type_ref(), Some(LogicalType::String | LogicalType::Json | LogicalType::Enum));
+        if !text {
+            fields.push(Arc::clone(field));
+            continue;
+        }
+        let bare = Type::primitive_type_builder(info.name(), PhysicalType::BYTE_ARRAY)
+            .with_repetition(info.repetition())
+            .with_id(info.has_id().then(|| info.id()))
+            .build()?;
+        fields.push(Arc::new(bare));
+    }
+    let root = Type::group_type_builder(schema.root_schema().name()).with_fields(fields).build()?;
+    Ok((SchemaDescriptor::new(Arc::new(root)), json))
+}
+
+impl ParquetFile {
+    /// Opens a file and finds the wanted columns.
+    pub fn open(
+        path: &Path,
+        partition: &[(String, String)],
+        columns: &TraceColumns,
+        map: &ColumnMap,
+    ) -> Result<Self, TraceError> {
+        let file = File::open(path).map_err(|e| broken(path, e))?;
+        let found = guarded(path, || {
+            let metadata = ParquetMetaDataReader::new()
+                .parse_and_finish(&file)
+                .map_err(|e| broken(path, format!("not a readable Parquet file: {e}; it may be cut off or still being written")))?;
+            Self::with_metadata(path, metadata, partition, columns, map)
+        })?;
+        Ok(found)
+    }
+
+    fn with_metadata(
+        path: &Path,
+        metadata: ParquetMetaData,
+        partition: &[(String, String)],
+        wanted: &TraceColumns,
+        map: &ColumnMap,
+    ) -> Result<Self, TraceError> {
+        let bad = |e: parquet::errors::ParquetError| broken(path, format!("its schema can't be read: {e}"));
+        let facts = metadata.file_metadata();
+        // Units that Parquet has no type for (seconds) are only in the embedded Arrow schema.
+        let original = parquet::arrow::parquet_to_arrow_schema(facts.schema_descr(), facts.key_value_metadata())
+            .or_else(|_| parquet::arrow::parquet_to_arrow_schema(facts.schema_descr(), None))
+            .map_err(bad)?;
+        let (schema, json) = as_bytes(facts.schema_descr()).map_err(bad)?;
+        let plain = parquet::arrow::parquet_to_arrow_schema(&schema, None).map_err(bad)?;
+        let fields: Vec<Field> = plain
+            .fields()
+            .iter()
+            .zip(original.fields())
+            .map(|(field, original)| match (field.data_type(), original.data_type()) {
+                (DataType::Binary, _) => field.as_ref().clone().with_data_type(DataType::BinaryView),
+                (DataType::Int64, seconds @ DataType::Timestamp(..)) => {
+                    field.as_ref().clone().with_data_type(seconds.clone())
+                }
+                _ => field.as_ref().clone(),
+            })
+            .collect();
+        let arrow_schema = Arc::new(Schema::new(fields));
+        let rebuilt = FileMetaData::new(
+            facts.version(),
+            facts.num_rows(),
+            facts.created_by().map(str::to_owned),
+            None,
+            Arc::new(schema),
+            None,
+        );
+        let rebuilt = ParquetMetaData::new(rebuilt, metadata.row_groups().to_vec());
+        let options = ArrowReaderOptions::new().with_schema(Arc::clone(&arrow_schema));
+        let metadata = ArrowReaderMetadata::try_new(Arc::new(rebuilt), options).map_err(bad)?;
+        let columns = find_columns(path, &arrow_schema, &json, partition, wanted, map)?;
+        Ok(Self { path: path.to_owned(), metadata, columns })
+    }
+
+    pub fn row_groups(&self) -> usize {
+        self.metadata.metadata().num_row_groups()
+    }
+
+    /// Rows of a row group, as its metadata says.
+    pub fn rows_of(&self, row_group: usize) -> u64 {
+        u64::try_from(self.metadata.metadata().row_group(row_group).num_rows()).unwrap_or(0)
+    }
+
+    /// The number, within the file, of a row group's first row.
+    pub fn first_row_of(&self, row_group: usize) -> u64 {
+        (0..row_group).map(|g| self.rows_of(g)).sum()
+    }
+
+    /// How many rows of a row group fit into `bytes`, judged by its metadata.
+    fn rows_within(&self, row_group: usize, bytes: usize, most: usize) -> usize {
+        let group = self.metadata.metadata().row_group(row_group);
+        let wanted: Vec<String> = self
+            .columns
+            .all()
+            .map(|i| self.metadata.schema().field(i).name().clone())
+            .collect();
+        let size: u64 = group
+            .columns()
+            .iter()
+            .filter(|c| c.column_path().parts().first().is_some_and(|name| wanted.contains(name)))
+            .map(|c| {
+                let decoded = c.unencoded_byte_array_data_bytes().unwrap_or(0);
+                u64::try_from(decoded.max(c.uncompressed_size())).unwrap_or(0)
+            })
+            .sum();
+        let rows = self.rows_of(row_group).max(1);
+        let each = (size / rows).max(1);
+        usize::try_from(bytes as u64 / each).unwrap_or(usize::MAX).clamp(16, most)
+    }
+
+    fn reader(
+        &self,
+        row_group: usize,
+        batch_rows: usize,
+        selection: Option<RowSelection>,
+    ) -> Result<ParquetRecordBatchReader, TraceError> {
+        let in_group = |e: &dyn std::fmt::Display| broken(&self.path, format!("row group {row_group}: {e}"));
+        let file = File::open(&self.path).map_err(|e| in_group(&e))?;
+        let mask = ProjectionMask::roots(self.metadata.parquet_schema(), self.columns.all());
+        let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
+            .with_projection(mask)
+            .with_row_groups(vec![row_group])
+            .with_batch_size(batch_rows);
+        if let Some(selection) = selection {
+            builder = builder.with_row_selection(selection);
+        }
+        builder.build().map_err(|e| in_group(&e))
+    }
+
+    /// Reads a row group. `each` gets every batch with the file's number of its first row; rows of a
+    /// part that can't be read are in the error, the ones before it were given out.
+    pub fn read_row_group(
+        &self,
+        row_group: usize,
+        batch_bytes: usize,
+        batch_rows: usize,
+        mut each: impl FnMut(&FoundBatch<'_>, u64) -> Result<bool, TraceError>,
+    ) -> Result<(), TraceError> {
+        let batch_rows = self.rows_within(row_group, batch_bytes, batch_rows);
+        let mut reader = guarded(&self.path, || self.reader(row_group, batch_rows, None))?;
+        let mut first = self.first_row_of(row_group);
+        let expected = first + self.rows_of(row_group);
+        loop {
+            let next = guarded(&self.path, || {
+                reader.next().transpose().map_err(|e| broken(&self.path, format!("row group {row_group}: {e}")))
+            })?;
+            let Some(batch) = next else { break };
+            let rows = batch.num_rows() as u64;
+            if !each(&self.found(&batch)?, first)? {
+                return Ok(());
+            }
+            first += rows;
+        }
+        if first != expected {
+            return Err(broken(&self.path, format!("row group {row_group} ends {} rows early", expected - first)));
+        }
+        Ok(())
+    }
+
+    /// Reads single rows (numbers within the file, ascending) of any row groups.
+    pub fn read_rows(
+        &self,
+        rows: &[u64],
+        mut each: impl FnMut(&FoundBatch<'_>, u64) -> Result<(), TraceError>,
+    ) -> Result<(), TraceError> {
+        for row_group in 0..self.row_groups() {
+            let first = self.first_row_of(row_group);
+            let end = first + self.rows_of(row_group);
+            let wanted: Vec<usize> =
+                rows.iter().filter(|&&r| (first..end).contains(&r)).map(|&r| (r - first) as usize).collect();
+            if wanted.is_empty() {
+                continue;
+            }
+            let ranges = wanted.iter().map(|&r| r..r + 1);
+            let selection = RowSelection::from_consecutive_ranges(ranges, (end - first) as usize);
+            let mut numbers = wanted.iter().map(|&r| first + r as u64);
+            let mut reader = guarded(&self.path, || self.reader(row_group, 1, Some(selection)))?;
+            while let Some(batch) = guarded(&self.path, || {
+                reader.next().transpose().map_err(|e| broken(&self.path, format!("row group {row_group}: {e}")))
+            })? {
+                if let Some(number) = numbers.next() {
+                    each(&self.found(&batch)?, number)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Pairs a decoded batch's columns with what they stand for.
+    fn found<'b>(&self, batch: &'b RecordBatch) -> Result<FoundBatch<'b>, TraceError> {
+        // A projected batch holds the chosen columns in file order.
+        let mut chosen: Vec<usize> = self.columns.all().collect();
+        chosen.sort_unstable();
+        chosen.dedup();
+        let column = |at: Option<usize>| -> Option<&'b ArrayRef> {
+            batch.columns().get(chosen.binary_search(&at?).ok()?)
+        };
+        let text = |at: Option<(usize, TextEncoding)>| Some((column(at.map(|(i, _)| i))?, at?.1));
+        let signals = self
+            .columns
+            .signals
+            .iter()
+            .map(|at| {
+                column(*at)
+                    .map(|array| {
+                        arrow::compute::cast(array, &DataType::Float64).map_err(|e| broken(&self.path, e))
+                    })
+                    .transpose()
+            })
+            .collect::<Result<_, _>>()?;
+        let started_at = match column(self.columns.started_at) {
+            None => Times::Missing,
+            Some(array) => Times::new(array).map_err(|e| broken(&self.path, e))?,
+        };
+        Ok(FoundBatch {
+            rows: batch.num_rows(),
+            trace_id: column(self.columns.trace_id),
+            session_id: column(self.columns.session_id),
+            started_at,
+            name: column(self.columns.name),
+            environment: column(self.columns.environment),
+            input: text(self.columns.input),
+            output: text(self.columns.output),
+            signals,
+        })
+    }
+}
+
+/// Runs a piece of reading; a panic inside the Parquet decoder (it has assertions that hostile files
+/// can reach) becomes an error that names the file.
+fn guarded<T>(path: &Path, read: impl FnOnce() -> Result<T, TraceError>) -> Result<T, TraceError> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(read))
+        .unwrap_or_else(|_| Err(broken(path, "the Parquet decoder gave up on it; the file is corrupt")))
+}
+
+/// A decoded batch of found columns.
+pub(super) struct FoundBatch<'b> {
+    pub rows: usize,
+    trace_id: Option<&'b ArrayRef>,
+    session_id: Option<&'b ArrayRef>,
+    started_at: Times<'b>,
+    name: Option<&'b ArrayRef>,
+    environment: Option<&'b ArrayRef>,
+    input: Option<(&'b ArrayRef, TextEncoding)>,
+    output: Option<(&'b ArrayRef, TextEncoding)>,
+    signals: Vec<Option<ArrayRef>>,
+}
+
+impl FoundBatch<'_> {
+    /// A row's signal values, in the order of the wanted signals.
+    pub fn signals(&self, row: usize, into: &mut Vec<Option<f64>>) {
+        into.clear();
+        into.extend(self.signals.iter().map(|column| {
+            let column = column.as_ref()?.as_primitive::<Float64Type>();
+            column.is_valid(row).then(|| column.value(row))
+        }));
+    }
+
+    pub fn row<'a>(&'a self, row: usize, signals: &'a [Option<f64>]) -> Row<'a> {
+        Row {
+            trace_id: self.trace_id.and_then(|c| identifier(c, row)),
+            session_id: self.session_id.and_then(|c| identifier(c, row)),
+            started_at: self.started_at.at(row),
+            name: self.name.and_then(|c| identifier(c, row)),
+            environment: self.environment.and_then(|c| identifier(c, row)),
+            input: text_cell(self.input, row),
+            output: text_cell(self.output, row),
+            signals,
+        }
+    }
+}
+
+fn text_cell(column: Option<(&ArrayRef, TextEncoding)>, row: usize) -> TextCell<'_> {
+    match column {
+        None => TextCell::Null,
+        Some((column, _)) if column.is_null(row) => TextCell::Null,
+        Some((column, TextEncoding::Native)) => match native::value(column.as_ref(), row) {
+            Ok(value) => TextCell::Value(value),
+            Err(reason) => TextCell::Bad(reason),
+        },
+        Some((column, encoding)) => match bytes(column, row) {
+            Some(bytes) => TextCell::Bytes(bytes, encoding),
+            None => TextCell::Null,
+        },
+    }
+}
+
+fn bytes(column: &ArrayRef, row: usize) -> Option<&[u8]> {
+    let column = column.as_binary_view_opt()?;
+    column.is_valid(row).then(|| column.value(row))
+}
+
+/// An id, name or label: text, an integer, or a UUID as 16 bytes.
+fn identifier(column: &ArrayRef, row: usize) -> Option<Cow<'_, [u8]>> {
+    if column.is_null(row) {
+        return None;
+    }
+    match column.data_type() {
+        DataType::BinaryView => bytes(column, row).map(Cow::Borrowed),
+        DataType::FixedSizeBinary(16) => {
+            let hex: String = column.as_fixed_size_binary().value(row).iter().map(|b| format!("{b:02x}")).collect();
+            Some(Cow::Owned(hex.into_bytes()))
+        }
+        _ => match native::value(column.as_ref(), row).ok()? {
+            crate::text::Json::Integer(digits) => Some(Cow::Owned(digits.into_bytes())),
+            _ => None,
+        },
+    }
+}
+
+/// A start time column.
+enum Times<'b> {
+    Missing,
+    /// Nanoseconds or coarser, as nanoseconds could overflow: microseconds and what is beyond.
+    Micros(arrow::array::Int64Array),
+    Nanos(arrow::array::PrimitiveArray<TimestampNanosecondType>),
+    Text(&'b ArrayRef),
+}
+
+impl<'b> Times<'b> {
+    fn new(array: &'b ArrayRef) -> Result<Self, arrow::error::ArrowError> {
+        use arrow::datatypes::TimeUnit::{Microsecond, Nanosecond};
+        Ok(match array.data_type() {
+            DataType::Timestamp(Nanosecond, _) => Self::Nanos(array.as_primitive::<TimestampNanosecondType>().clone()),
+            DataType::BinaryView => Self::Text(array),
+            _ => {
+                let micros = arrow::compute::cast(array, &DataType::Timestamp(Microsecond, None))?;
+                let micros = arrow::compute::cast(&micros, &DataType::Int64)?;
+                Self::Micros(micros.as_primitive::<Int64Type>().clone())
+            }
+        })
+    }
+
+    fn at(&self, row: usize) -> Result<Moment, String> {
+        const NULL: &str = "null";
+        match self {
+            Self::Missing => Err("the column is missing".into()),
+            Self::Micros(times) if times.is_valid(row) => Ok(Moment { micros: times.value(row), nanos: 0 }),
+            Self::Nanos(times) if times.is_valid(row) => {
+                let nanos = times.value(row);
+                Ok(Moment { micros: nanos.div_euclid(1000), nanos: nanos.rem_euclid(1000) as i16 })
+            }
+            Self::Text(column) => match bytes(column, row) {
+                None => Err(NULL.into()),
+                Some(text) => moment_of_text(&String::from_utf8_lossy(text)),
+            },
+            _ => Err(NULL.into()),
+        }
+    }
+}
+
+fn find_columns(
+    path: &Path,
+    schema: &Schema,
+    json: &[String],
+    partition: &[(String, String)],
+    wanted: &TraceColumns,
+    map: &ColumnMap,
+) -> Result<FoundColumns, TraceError> {
+    let present: Vec<String> = schema.fields().iter().map(|f| f.name().clone()).collect();
+    let find = |canonical: &str| present.iter().position(|name| name == map.column(canonical));
+    let in_partition = |canonical: &str| partition.iter().any(|(key, _)| key == map.column(canonical));
+    let required = |canonical: &str| match find(canonical) {
+        Some(at) => Ok(Some(at)),
+        None if in_partition(canonical) => Ok(None),
+        None => Err(missing_column(path, map.column(canonical), canonical, &present)),
+    };
+    // A column that was mapped by hand must be there even where it would be optional.
+    let optional = |canonical: &str| match find(canonical) {
+        None if map.column(canonical) != canonical => required(canonical),
+        found => Ok(found),
+    };
+    let data_type = |at: usize| schema.field(at).data_type();
+    let wrong = |at: usize, expected: &str| TraceError::ColumnType {
+        file: path.to_owned(),
+        column: present[at].clone(),
+        problem: format!("has type {}, expected {expected}", data_type(at)),
+    };
+    let check = |at: Option<usize>, expected: &str, fits: &dyn Fn(&DataType) -> bool| match at {
+        Some(at) if !fits(data_type(at)) => Err(wrong(at, expected)),
+        at => Ok(at),
+    };
+    let label = |t: &DataType| matches!(t, DataType::BinaryView | DataType::FixedSizeBinary(16)) || t.is_integer();
+    let time = |t: &DataType| matches!(t, DataType::BinaryView | DataType::Timestamp(..) | DataType::Date32 | DataType::Date64);
+    let text = |canonical: &str| -> Result<Option<(usize, TextEncoding)>, TraceError> {
+        let Some(at) = required(canonical)? else { return Ok(None) };
+        let encoding = match data_type(at) {
+            DataType::BinaryView if map.is_json(canonical) || json.contains(&present[at]) => TextEncoding::Json,
+            DataType::BinaryView => TextEncoding::Text,
+            other if native::is_native(other) => TextEncoding::Native,
+            _ => return Err(wrong(at, "text, JSON text, or structs, lists and primitives")),
+        };
+        Ok(Some((at, encoding)))
+    };
+    let session_id = if wanted.session_required { required("session_id")? } else { optional("session_id")? };
+    let mut found = FoundColumns {
+        trace_id: check(required("trace_id")?, "a string, a UUID or an integer", &label)?,
+        session_id: check(session_id, "a string, a UUID or an integer", &label)?,
+        started_at: check(
+            required("started_at")?,
+            "a timestamp, a date, or text in ISO 8601 (convert a number of seconds first)",
+            &time,
+        )?,
+        // Labels for reports only: one of another type is no reason to stop.
+        name: optional("name")?.filter(|&at| label(data_type(at))),
+        environment: optional("environment")?.filter(|&at| label(data_type(at))),
+        input: if wanted.input { text("input")? } else { None },
+        output: if wanted.output { text("output")? } else { None },
+        signals: Vec::new(),
+    };
+    for signal in &wanted.signals {
+        let at = present.iter().position(|name| name == signal);
+        let number = |t: &DataType| t.is_numeric() || *t == DataType::Null;
+        found.signals.push(check(at, "a number", &number)?);
+    }
+    Ok(found)
+}

@@ -1,0 +1,151 @@
+//! The canonical columns and how a file's columns become them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+
+use super::TraceError;
+
+/// Names of canonical columns that a user can map or request.
+pub const CANONICAL: &[&str] = &[
+    "trace_id", "session_id", "started_at", "name", "environment", "input", "output",
+];
+
+/// Which canonical columns are read. Nothing else is decoded from a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceColumns {
+    /// Read `input`.
+    pub input: bool,
+    /// Read `output`.
+    pub output: bool,
+    /// `session_id` must be there (it may be null in rows).
+    pub session_required: bool,
+    /// Numeric columns to read beside: trace signals, by name.
+    pub signals: Vec<String>,
+}
+
+/// How the cells of a text column are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextEncoding {
+    /// Plain text, even if it looks like JSON.
+    Text,
+    /// Every cell is a JSON document.
+    Json,
+    /// Structs, lists and primitives, turned into JSON values.
+    Native,
+}
+
+/// Renames: canonical column to the file's column.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ColumnMap {
+    names: BTreeMap<String, String>,
+    json: BTreeSet<String>,
+}
+
+impl ColumnMap {
+    /// From pairs of canonical and file column, and the names (either kind) of JSON columns.
+    ///
+    /// # Errors
+    /// A message naming a canonical column that does not exist, and the nearest one.
+    pub fn new(
+        pairs: impl IntoIterator<Item = (String, String)>,
+        json: impl IntoIterator<Item = String>,
+    ) -> Result<Self, String> {
+        let mut names = BTreeMap::new();
+        for (canonical, column) in pairs {
+            if !CANONICAL.contains(&canonical.as_str()) {
+                return Err(format!(
+                    "`{canonical}` is not a column that can be mapped{}; columns are {}",
+                    nearest(&canonical, CANONICAL.iter().copied()),
+                    CANONICAL.join(", ")
+                ));
+            }
+            if let Some(before) = names.insert(canonical.clone(), column) {
+                return Err(format!("`{canonical}` is mapped twice, first to `{before}`"));
+            }
+        }
+        Ok(Self { names, json: json.into_iter().collect() })
+    }
+
+    /// The file's name for a canonical column.
+    pub fn column<'a>(&'a self, canonical: &'a str) -> &'a str {
+        self.names.get(canonical).map_or(canonical, String::as_str)
+    }
+
+    /// Whether the user declared this canonical column to hold JSON documents.
+    pub fn is_json(&self, canonical: &str) -> bool {
+        self.json.contains(canonical) || self.json.contains(self.column(canonical))
+    }
+
+    /// Declared JSON columns that are neither input nor output.
+    pub fn unknown_json_columns(&self) -> Vec<&str> {
+        self.json
+            .iter()
+            .map(String::as_str)
+            .filter(|name| !["input", "output"].iter().any(|c| name == c || *name == self.column(c)))
+            .collect()
+    }
+}
+
+/// ` (did you mean ...?)` for the nearest candidate, or nothing if none is near.
+pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
+    let lower = name.to_lowercase();
+    candidates
+        .into_iter()
+        .map(|candidate| (strsim::jaro_winkler(&lower, &candidate.to_lowercase()), candidate))
+        .filter(|(score, _)| *score > 0.75)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map_or_else(String::new, |(_, candidate)| format!(" (did you mean `{candidate}`?)"))
+}
+
+/// What a user does about a column that is not there.
+pub(super) fn missing_column_hint(column: &str, canonical: &str, present: &[String]) -> String {
+    let listed: Vec<&str> = present.iter().map(String::as_str).take(30).collect();
+    format!(
+        "it has {}{}; name the right one with --map {canonical}=COLUMN",
+        if listed.is_empty() { "no columns".into() } else { listed.join(", ") },
+        nearest(column, present.iter().map(String::as_str)),
+    )
+}
+
+pub(super) fn missing_column(file: &std::path::Path, column: &str, canonical: &str, present: &[String]) -> TraceError {
+    TraceError::MissingColumn {
+        file: file.to_owned(),
+        column: column.to_owned(),
+        hint: missing_column_hint(column, canonical, present),
+    }
+}
+
+/// The schema of canonical batches.
+///
+/// | column | meaning |
+/// |---|---|
+/// | `position` | file and row, see [`super::TextAt`]; orders rows as they were read |
+/// | `trace_id` | canonical, never null |
+/// | `session_id` | null if the trace stands alone |
+/// | `started_at` | microseconds, UTC |
+/// | `started_at_nanos` | 0 to 999: what a nanosecond source has beyond |
+/// | `name`, `environment` | as found |
+/// | `input`, `output` | text; null and JSON null are null |
+/// | signals | Float64, NaN read as null |
+pub fn canonical_schema(columns: &TraceColumns) -> SchemaRef {
+    let mut fields = vec![
+        Field::new("position", DataType::UInt64, false),
+        Field::new("trace_id", DataType::Utf8, false),
+        Field::new("session_id", DataType::Utf8, true),
+        Field::new("started_at", DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())), false),
+        Field::new("started_at_nanos", DataType::Int16, false),
+        Field::new("name", DataType::Utf8, true),
+        Field::new("environment", DataType::Utf8, true),
+    ];
+    for (wanted, name) in [(columns.input, "input"), (columns.output, "output")] {
+        if wanted {
+            fields.push(Field::new(name, DataType::Utf8View, true));
+        }
+    }
+    for signal in &columns.signals {
+        fields.push(Field::new(signal, DataType::Float64, true));
+    }
+    Arc::new(Schema::new(fields))
+}
