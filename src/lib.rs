@@ -3,9 +3,14 @@
 //! The library is what the `nightmill` program is made of; see ARCHITECTURE.md for the rooms and
 //! the way of the data.
 
+pub mod cli;
+pub mod config;
 pub mod embed;
 pub mod encoder;
+pub mod engine;
 pub mod metric;
 pub mod model;
+pub mod report;
+pub mod run;
 pub mod text;
 pub mod trace;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 
@@ -26,10 +26,10 @@ pub struct EmbeddingCounts {
     pub distinct_texts: u64,
     /// Tokens encoded, special tokens included.
     pub tokens: u64,
-    /// Texts cut to the model's limit are not counted apart: this is how often the index of known
-    /// texts was full and had to forget; texts seen before may then be encoded again.
+    /// How often the index of known texts was full and forgot them; texts seen before may then be
+    /// encoded again.
     pub forgotten: u64,
-    /// Seconds in which at least one batch was being encoded, summed over callers.
+    /// Seconds in which anything was being encoded.
     pub encode_seconds: f64,
 }
 
@@ -39,7 +39,33 @@ struct Counters {
     distinct: AtomicU64,
     tokens: AtomicU64,
     forgotten: AtomicU64,
-    encode_nanos: AtomicU64,
+    busy: Mutex<Busy>,
+}
+
+/// The time in which at least one caller is encoding.
+#[derive(Default)]
+struct Busy {
+    callers: usize,
+    since: Option<Instant>,
+    total: Duration,
+}
+
+impl Busy {
+    fn enter(&mut self) {
+        self.callers += 1;
+        self.since.get_or_insert_with(Instant::now);
+    }
+
+    fn leave(&mut self) {
+        self.callers -= 1;
+        if self.callers == 0 {
+            self.total += self.since.take().map_or(Duration::ZERO, |since| since.elapsed());
+        }
+    }
+
+    fn seconds(&self) -> f64 {
+        (self.total + self.since.map_or(Duration::ZERO, |since| since.elapsed())).as_secs_f64()
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -120,7 +146,7 @@ impl EmbeddingService {
             distinct_texts: self.counters.distinct.load(Relaxed),
             tokens: self.counters.tokens.load(Relaxed),
             forgotten: self.counters.forgotten.load(Relaxed),
-            encode_seconds: self.counters.encode_nanos.load(Relaxed) as f64 / 1e9,
+            encode_seconds: self.busy().seconds(),
         }
     }
 
@@ -137,9 +163,9 @@ impl EmbeddingService {
         let claimed = self.claim(texts, &ids, &mut places);
         if !claimed.is_empty() {
             let mine: Vec<&str> = claimed.iter().map(|&(_, text)| text).collect();
-            let started = Instant::now();
+            self.busy().enter();
             let encoded = self.encode(&mine);
-            self.counters.encode_nanos.fetch_add(started.elapsed().as_nanos() as u64, Relaxed);
+            self.busy().leave();
             let mut index = self.lock();
             match &encoded {
                 Ok(encoded) => {
@@ -164,6 +190,10 @@ impl EmbeddingService {
             (None, Some(id)) => self.wait_for(text, id),
             (None, None) => Ok(TextRef::EMPTY),
         }).collect()
+    }
+
+    fn busy(&self) -> MutexGuard<'_, Busy> {
+        self.counters.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Index> {

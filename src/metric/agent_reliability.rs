@@ -8,7 +8,8 @@ use super::{Metadata, SessionSignals, SignalWeights, Signals, clamp01, round4};
 
 const TOP_SHARE: f64 = 0.15;
 const WEIGHT_OF_MAX: f64 = 0.1;
-const FLAG_ABOVE: f64 = 0.5;
+/// A step riskier than this is flagged (weighted, unrounded, strict).
+pub const FLAG_ABOVE: f64 = 0.5;
 
 /// The reliability of one session.
 #[derive(Clone, Debug, PartialEq)]

@@ -18,6 +18,7 @@ use std::path::PathBuf;
 
 pub use discover::{SourceFile, SourceFormat, discover};
 pub use duplicates::repeated_trace_ids;
+pub(crate) use schema::nearest;
 pub use quarantine::{Code, Quarantine, QuarantinedRows};
 pub use schema::{ColumnMap, TextEncoding, TraceColumns, canonical_schema};
 pub use source::{BatchLimits, OnBadFile, ReadOptions, TextAt, TraceSource};

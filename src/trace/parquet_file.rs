@@ -150,6 +150,11 @@ impl ParquetFile {
         Ok(Self { path: path.to_owned(), metadata, columns })
     }
 
+    /// Whether any wanted signal is a column of this file.
+    pub fn has_any_signal(&self) -> bool {
+        self.columns.signals.iter().any(Option::is_some)
+    }
+
     pub fn row_groups(&self) -> usize {
         self.metadata.metadata().num_row_groups()
     }

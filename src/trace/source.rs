@@ -182,6 +182,14 @@ impl TraceSource {
         self.files.iter().map(|(file, _)| file)
     }
 
+    /// Whether any file has a column of a wanted signal; JSON Lines files may have one in any row.
+    pub fn has_any_signal(&self) -> bool {
+        self.files.iter().any(|(_, opened)| match opened {
+            Opened::Parquet(parquet) => parquet.has_any_signal(),
+            Opened::JsonLines => true,
+        })
+    }
+
     /// Rows in all Parquet files as their metadata says; `None` if a JSON Lines file is among them.
     pub fn rows_expected(&self) -> Option<u64> {
         self.units

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, Float64Array, Float64Builder};
+use arrow::array::{AsArray, Float64Array, Float64Builder};
 use arrow::datatypes::{DataType, Float64Type, UInt64Type};
 use datafusion::common::plan_err;
 use datafusion::error::Result;

@@ -1,0 +1,53 @@
+//! `nightmill aggregate`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::{AnyError, Outcome, outcome, request};
+use crate::config::{Settings, SettingsError};
+use crate::metric::Level;
+use crate::run::{AggregateRequest, aggregate};
+
+/// Flags of `aggregate`.
+#[derive(Args, Debug)]
+pub(super) struct AggregateArgs {
+    /// Files with trace_id, session_id, started_at and any of confidence, loop_detection,
+    /// tool_correctness, coherence
+    #[arg(required = true, value_name = "SIGNALS")]
+    paths: Vec<String>,
+    /// The run directory to make
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+pub(super) fn run(args: AggregateArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
+    let mut settings = args.settings.complete(config)?;
+    request::local_paths(&args.paths)?;
+    let session_metrics = crate::metric::ALL.iter().filter(|m| m.level == Level::Session);
+    if settings.metrics.is_none() {
+        settings.metrics = Some(session_metrics.map(|m| m.name.to_owned()).collect());
+    }
+    let rules = request::rules(&settings)?;
+    if let Some(metric) = rules.metrics.iter().find(|m| crate::metric::find(m).is_some_and(|m| m.level == Level::Trace)) {
+        return Err(SettingsError(format!("--metrics {metric}: aggregate computes session metrics only; use score")).into());
+    }
+    let request = AggregateRequest {
+        paths: args.paths,
+        out: args.out,
+        overwrite: settings.overwrite,
+        map: request::column_map(&settings)?,
+        on_bad_file: request::on_bad_file(&settings)?,
+        rules,
+        engine: request::engine(&settings)?,
+    };
+    let (summary, folder) = aggregate(&request)?;
+    if settings.json {
+        outcome::print(&format!("{}\n", serde_json::to_string_pretty(&summary)?))?;
+    } else {
+        outcome::print(&format!("{}results: {}\n", crate::report::text(&summary), folder.display()))?;
+    }
+    Ok(Outcome::of(&summary))
+}

@@ -1,0 +1,96 @@
+//! `nightmill embed`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::{AnyError, Outcome, outcome, request};
+use crate::config::Settings;
+use crate::run::{EmbedRequest, embed};
+
+/// Flags of `embed`.
+#[derive(Args, Debug)]
+pub(super) struct EmbedArgs {
+    /// Parquet or JSON Lines files, folders and globs with equal columns
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<String>,
+    /// Text columns to embed; the vectors of `text` go to `text_embedding`
+    #[arg(long, required = true, value_name = "COLUMN,...", value_delimiter = ',')]
+    columns: Vec<String>,
+    /// The Parquet file to make
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// A model folder in sentence-transformers layout [default: the model inside the program]
+    #[arg(long, value_name = "DIR")]
+    model: Option<PathBuf>,
+    /// Where to encode: auto, cpu, cuda or metal [default: auto]
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
+    /// What to compute in: auto, f32, f16, bf16 or int8 [default: auto]
+    #[arg(long, value_name = "PRECISION")]
+    precision: Option<String>,
+    /// Memory to stay within, beside the model [default: 2G]
+    #[arg(long, value_name = "SIZE")]
+    memory_limit: Option<String>,
+    /// Threads [default: all cores]
+    #[arg(long, value_name = "N")]
+    threads: Option<String>,
+    /// Keep no vectors from run to run
+    #[arg(long)]
+    no_cache: bool,
+    /// Replace an existing file
+    #[arg(long)]
+    overwrite: bool,
+    /// Refuse everything that would open a connection (this version opens none)
+    #[arg(long)]
+    offline: bool,
+    /// Print the summary as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: EmbedArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
+    let settings = Settings {
+        model: args.model,
+        device: args.device,
+        precision: args.precision,
+        memory_limit: args.memory_limit,
+        threads: args.threads,
+        no_cache: args.no_cache,
+        overwrite: args.overwrite,
+        offline: args.offline,
+        json: args.json,
+        ..Settings::default()
+    }
+    .complete(config)?;
+    request::local_paths(&args.paths)?;
+    let request = EmbedRequest {
+        paths: args.paths,
+        columns: args.columns,
+        out: args.out,
+        overwrite: settings.overwrite,
+        engine: request::engine(&settings)?,
+    };
+    let summary = embed(&request)?;
+    let counts = summary.counts;
+    let speed = counts.tokens as f64 / counts.encode_seconds.max(1e-9);
+    let text = if settings.json {
+        let json = serde_json::json!({
+            "rows": summary.rows,
+            "texts": counts.texts,
+            "distinct_texts": counts.distinct_texts,
+            "tokens": counts.tokens,
+            "tokens_per_second": speed.round(),
+            "dim": summary.dim,
+            "out": summary.out.display().to_string(),
+        });
+        format!("{}\n", serde_json::to_string_pretty(&json)?)
+    } else {
+        format!(
+            "{} rows, {} texts ({} distinct), {} tokens, {speed:.0} tokens/s, {} components a vector\nvectors: {}\n",
+            summary.rows, counts.texts, counts.distinct_texts, counts.tokens, summary.dim, summary.out.display()
+        )
+    };
+    outcome::print(&text)?;
+    Ok(Outcome::Done)
+}

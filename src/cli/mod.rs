@@ -1,0 +1,84 @@
+//! The command line: one file a subcommand.
+
+mod aggregate;
+mod embed;
+mod metrics;
+mod outcome;
+mod progress;
+mod request;
+mod score;
+mod sql;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+pub use outcome::Outcome;
+
+/// Scores warehouses of agent traces offline.
+#[derive(Debug, Parser)]
+#[command(name = "nightmill", version, about, after_help = "Exit codes: 0 done, gates passed; 1 a gate failed; 2 wrong usage, configuration or input, or the run failed; 3 done, but something could not be scored.")]
+pub struct Cli {
+    /// Settings file [default: nightmill.toml, if there is one]
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<std::path::PathBuf>,
+    /// Log what is being done; twice for more
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+    /// Log as JSON lines
+    #[arg(long, global = true)]
+    log_json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Score traces: coherence, loops, and the reliability and consistency of sessions
+    Score(score::ScoreArgs),
+    /// Session scores from trace signals that exist already; loads no model
+    Aggregate(aggregate::AggregateArgs),
+    /// Write vectors beside the columns of a file
+    Embed(embed::EmbedArgs),
+    /// Query files with SQL and nightmill's functions
+    Sql(sql::SqlArgs),
+    /// List all metrics
+    Metrics(metrics::MetricsArgs),
+}
+
+impl Cli {
+    /// Runs the command; prints errors to standard error.
+    pub fn run(self) -> ExitCode {
+        start_logs(self.verbose, self.log_json);
+        let config = self.config.as_deref();
+        let result = match self.command {
+            Command::Score(args) => score::run(args, config),
+            Command::Aggregate(args) => aggregate::run(args, config),
+            Command::Embed(args) => embed::run(args, config),
+            Command::Sql(args) => sql::run(args, config),
+            Command::Metrics(args) => metrics::run(&args),
+        };
+        match result {
+            Ok(outcome) => outcome.into(),
+            Err(error) => {
+                outcome::print_error(error.as_ref());
+                ExitCode::from(2)
+            }
+        }
+    }
+}
+
+/// Anything that stops a command.
+type AnyError = Box<dyn std::error::Error>;
+
+fn start_logs(verbose: u8, json: bool) {
+    let level = match verbose {
+        0 => "nightmill=warn",
+        1 => "nightmill=info",
+        _ => "nightmill=debug",
+    };
+    let filter = tracing_subscriber::EnvFilter::new(level);
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A second start in one process (tests) keeps the first.
+    let _ = if json { logs.json().try_init() } else { logs.with_target(false).try_init() };
+}

@@ -1,0 +1,200 @@
+//! `nightmill sql`.
+
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use clap::Args;
+use datafusion::execution::context::SQLOptions;
+use datafusion::prelude::DataFrame;
+use futures::StreamExt;
+
+use super::{AnyError, Outcome, outcome, request};
+use crate::config::{Settings, SettingsError};
+use crate::engine::{EngineOptions, FilesAsTables, documented, engine_session};
+use crate::run::{PartialFile, RunError, load_service};
+
+/// Flags of `sql`.
+#[derive(Args, Debug)]
+pub(super) struct SqlArgs {
+    /// A SELECT; files, folders and globs in quotes are tables: FROM 'traces/*.parquet'
+    #[arg(required_unless_present = "functions", value_name = "SQL")]
+    query: Option<String>,
+    /// table, csv, json (one object a line) or parquet
+    #[arg(long, default_value = "table", value_name = "FORMAT")]
+    format: String,
+    /// Write to a file instead of standard output; needed for parquet
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// List nightmill's functions
+    #[arg(long)]
+    functions: bool,
+    /// A model folder in sentence-transformers layout [default: the model inside the program]
+    #[arg(long, value_name = "DIR")]
+    model: Option<PathBuf>,
+    /// Memory to stay within, beside the model [default: 2G]
+    #[arg(long, value_name = "SIZE")]
+    memory_limit: Option<String>,
+    /// Threads [default: all cores]
+    #[arg(long, value_name = "N")]
+    threads: Option<String>,
+    /// Earlier traces of the session that loop_detection looks at [default: 3]
+    #[arg(long, value_name = "TRACES")]
+    window: Option<String>,
+    /// Signal weights of the session metrics
+    #[arg(long, value_name = "SIGNAL=WEIGHT,...", value_delimiter = ',')]
+    weights: Option<Vec<String>>,
+    /// What text_of makes of JSON: compat or content
+    #[arg(long, value_name = "MODE")]
+    text_mode: Option<String>,
+    /// Replace an existing file
+    #[arg(long)]
+    overwrite: bool,
+}
+
+pub(super) fn run(args: SqlArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
+    if args.functions {
+        let mut text = String::new();
+        for function in documented() {
+            text.push_str(&format!("{}\n  returns {}\n  {}\n", function.call, function.returns, function.meaning));
+        }
+        outcome::print(&text)?;
+        return Ok(Outcome::Done);
+    }
+    let Some(query) = args.query else { return Ok(Outcome::Done) };
+    let writer = Writer::of(&args.format, args.out.as_deref())?;
+    let settings = Settings {
+        model: args.model,
+        memory_limit: args.memory_limit,
+        threads: args.threads,
+        window: args.window,
+        weights: args.weights,
+        text_mode: args.text_mode,
+        overwrite: args.overwrite,
+        ..Settings::default()
+    }
+    .complete(config)?;
+    // Gates and metrics of a settings file are about runs.
+    let rules = request::rules(&Settings { fail_under: None, metrics: None, ..settings.clone() })?;
+    let engine = request::engine(&settings)?;
+    let folder = tempfile::tempdir()?;
+    let embedding = match needs_model(&query) {
+        true => Some(load_service(&engine, folder.path())?),
+        false => None,
+    };
+    let context = engine_session(&EngineOptions {
+        threads: engine.threads,
+        memory: engine.memory_limit / 2,
+        spill_folder: folder.path().to_owned(),
+        embedding,
+        window: rules.window,
+        loop_threshold: None,
+        weights: rules.weights.clone(),
+        text_mode: rules.text_mode,
+    })
+    .map_err(RunError::from)?;
+    let context = FilesAsTables::enable(context);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(engine.threads).build()?;
+    let options = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
+    let result: Result<(), AnyError> = runtime.block_on(async {
+        let frame = context.sql_with_options(&query, options).await.map_err(RunError::from)?;
+        writer.write(frame, args.out.as_deref(), settings.overwrite).await
+    });
+    match result {
+        Err(error) if !is_closed_pipe(&error) => Err(error),
+        _ => Ok(Outcome::Done),
+    }
+}
+
+/// Whether a query names a function that embeds. A name inside a string loads the model in vain,
+/// which costs a moment and nothing else.
+fn needs_model(query: &str) -> bool {
+    let lower = query.to_lowercase();
+    ["embed", "coherence", "loop_detection"].iter().any(|name| lower.contains(name))
+}
+
+#[derive(Clone, Copy)]
+enum Writer {
+    Table,
+    Csv,
+    Json,
+    Parquet,
+}
+
+impl Writer {
+    fn of(name: &str, out: Option<&Path>) -> Result<Self, SettingsError> {
+        match (name, out) {
+            ("table", _) => Ok(Self::Table),
+            ("csv", _) => Ok(Self::Csv),
+            ("json", _) => Ok(Self::Json),
+            ("parquet", Some(_)) => Ok(Self::Parquet),
+            ("parquet", None) => Err(SettingsError("--format parquet: name a file with --out".into())),
+            (other, _) => Err(SettingsError(format!("--format {other}: choose table, csv, json or parquet"))),
+        }
+    }
+
+    async fn write(self, frame: DataFrame, out: Option<&Path>, overwrite: bool) -> Result<(), AnyError> {
+        let (partial, mut sink): (Option<PartialFile>, Box<dyn Write + Send>) = match out {
+            Some(path) => {
+                let (partial, file) = PartialFile::create(path, overwrite)?;
+                (Some(partial), Box::new(BufWriter::new(file)))
+            }
+            None => (None, Box::new(BufWriter::new(std::io::stdout()))),
+        };
+        self.write_to(frame, &mut sink).await?;
+        sink.flush()?;
+        drop(sink);
+        if let Some(partial) = partial {
+            partial.commit()?;
+        }
+        Ok(())
+    }
+
+    async fn write_to(self, frame: DataFrame, sink: &mut (dyn Write + Send)) -> Result<(), AnyError> {
+        let schema = Arc::clone(frame.schema().inner());
+        if matches!(self, Self::Table) {
+            let batches = frame.collect().await.map_err(RunError::from)?;
+            let table = arrow::util::pretty::pretty_format_batches_with_schema(schema, &batches)?;
+            return Ok(writeln!(sink, "{table}")?);
+        }
+        let mut stream = frame.execute_stream().await.map_err(RunError::from)?;
+        match self {
+            Self::Csv => {
+                let mut csv = arrow::csv::WriterBuilder::new().with_header(true).build(sink);
+                // The header, also of a result without rows.
+                csv.write(&RecordBatch::new_empty(schema))?;
+                while let Some(batch) = stream.next().await {
+                    csv.write(&batch.map_err(RunError::from)?)?;
+                }
+            }
+            Self::Json => {
+                let mut json = arrow::json::LineDelimitedWriter::new(sink);
+                while let Some(batch) = stream.next().await {
+                    json.write(&batch.map_err(RunError::from)?)?;
+                }
+                json.finish()?;
+            }
+            Self::Table | Self::Parquet => {
+                let mut parquet = parquet::arrow::ArrowWriter::try_new(sink, schema, None)?;
+                while let Some(batch) = stream.next().await {
+                    parquet.write(&batch.map_err(RunError::from)?)?;
+                }
+                parquet.close()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether an error is a reader that closed its end early (`| head`): no error to report.
+fn is_closed_pipe(error: &AnyError) -> bool {
+    let mut cause: Option<&dyn std::error::Error> = Some(error.as_ref());
+    while let Some(error) = cause {
+        if error.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe) {
+            return true;
+        }
+        cause = error.source();
+    }
+    error.to_string().to_lowercase().contains("broken pipe")
+}

@@ -1,0 +1,165 @@
+//! The plan of a run.
+//!
+//! ```text
+//! traces (files) ─ embed_once ─ [merge repeated ids] ─ [join given signals] ─ coherence
+//!   ─ repartition by session ─ sort ─ loop detection over the session
+//!   ─ merge partitions in session order ─ TAP (trace rows are written) ─ aggregate by session
+//! ```
+//!
+//! Texts stop at `embed_once`: what is shuffled and sorted are places of texts, ids and numbers.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use datafusion::catalog::TableProvider;
+use datafusion::error::Result;
+use datafusion::prelude::{DataFrame, SessionContext};
+
+/// What a scoring plan consists of.
+#[derive(Clone, Debug)]
+pub struct ScorePlan {
+    /// Whether trace ids repeat, so that rows must be merged.
+    pub merge_repeated: bool,
+    /// Signals given by the user, present in the table `signals` beside `trace_id`.
+    pub given_signals: Vec<String>,
+    /// Compute coherence; its column is null otherwise.
+    pub coherence: bool,
+    /// Compute loop detection; its column is null otherwise.
+    pub loop_detection: bool,
+}
+
+const COLUMNS: [&str; 5] = ["session_id", "started_at", "started_at_nanos", "name", "environment"];
+
+impl ScorePlan {
+    /// The rows of all traces, scored and in session order (`session_id` nulls last, `started_at`,
+    /// `trace_id`), over the tables `traces` and, if signals are given, `signals`.
+    ///
+    /// Columns: ids and labels, `input_position` and `output_position` (where the texts are), the raw
+    /// `coherence_gap` and `loop_record`, the four signals, and which of them were given.
+    ///
+    /// # Errors
+    /// DataFusion's.
+    pub async fn scored(&self, context: &SessionContext) -> Result<DataFrame> {
+        context.sql(&self.sql()).await
+    }
+
+    fn sql(&self) -> String {
+        let (input, output) = (
+            if self.coherence { "embed_once(input)" } else { "CAST(NULL AS BIGINT UNSIGNED)" },
+            if self.coherence || self.loop_detection { "embed_once(output)" } else { "CAST(NULL AS BIGINT UNSIGNED)" },
+        );
+        let columns = COLUMNS.join(", ");
+        let mut sql = format!(
+            "WITH embedded AS (SELECT position, trace_id, {columns}, {input} AS input_text, {output} AS output_text FROM traces)"
+        );
+        let mut from = "embedded";
+        let mut places = "position AS input_position, position AS output_position";
+        if self.merge_repeated {
+            // Later rows win; where a later row has null, the earlier value stays (specification 2.2).
+            sql.push_str(
+                ", merged AS (SELECT trace_id, \
+                   last_value(session_id ORDER BY position) FILTER (WHERE session_id IS NOT NULL) AS session_id, \
+                   last_value(started_at ORDER BY position) AS started_at, \
+                   last_value(started_at_nanos ORDER BY position) AS started_at_nanos, \
+                   last_value(name ORDER BY position) AS name, \
+                   last_value(environment ORDER BY position) FILTER (WHERE environment IS NOT NULL) AS environment, \
+                   last_value(input_text ORDER BY position) FILTER (WHERE input_text IS NOT NULL) AS input_text, \
+                   last_value(output_text ORDER BY position) FILTER (WHERE output_text IS NOT NULL) AS output_text, \
+                   max(position) FILTER (WHERE input_text IS NOT NULL) AS input_position, \
+                   max(position) FILTER (WHERE output_text IS NOT NULL) AS output_position \
+                 FROM embedded GROUP BY trace_id)",
+            );
+            from = "merged";
+            places = "input_position, output_position";
+        }
+        let given = |signal: &str| {
+            match self.given_signals.iter().any(|s| s == signal) {
+                true => format!("signals.\"{signal}\""),
+                false => "CAST(NULL AS DOUBLE)".to_owned(),
+            }
+        };
+        let gap = if self.coherence { "coherence_gap(input_text, output_text)" } else { "CAST(NULL AS DOUBLE)" };
+        let join = match self.given_signals.is_empty() {
+            true => format!("FROM {from} t"),
+            // The signals are the build side of the hash join: they are few numbers, the traces are many.
+            false => format!("FROM signals RIGHT JOIN {from} t ON signals.trace_id = t.trace_id"),
+        };
+        sql.push_str(&format!(
+            ", gaps AS (SELECT t.trace_id, {}, {places}, output_text, {gap} AS coherence_gap, \
+               {} AS confidence, {} AS tool_correctness, {} AS given_coherence, {} AS given_loop_detection {join})",
+            COLUMNS.map(|c| format!("t.{c}")).join(", "),
+            given("confidence"),
+            given("tool_correctness"),
+            given("coherence"),
+            given("loop_detection"),
+        ));
+        let record = match self.loop_detection {
+            true => {
+                "CASE WHEN session_id IS NOT NULL THEN loop_record(output_text, trace_id) OVER \
+                 (PARTITION BY session_id ORDER BY started_at, started_at_nanos, trace_id) END"
+            }
+            false => "CAST(NULL AS BYTEA)",
+        };
+        let coherence = match self.coherence {
+            true => "coalesce(given_coherence, coherence_of_gap(coherence_gap))",
+            false => "given_coherence",
+        };
+        sql.push_str(&format!(
+            ", looped AS (SELECT *, {record} AS loop_record FROM gaps) \
+             SELECT trace_id, {columns}, input_position, output_position, coherence_gap, loop_record, \
+               confidence, coalesce(given_loop_detection, loop_score(loop_record)) AS loop_detection, \
+               tool_correctness, {coherence} AS coherence, \
+               given_coherence IS NOT NULL AS coherence_given, given_loop_detection IS NOT NULL AS loop_detection_given \
+             FROM looped ORDER BY session_id ASC NULLS LAST, started_at ASC NULLS LAST, \
+               started_at_nanos ASC NULLS LAST, trace_id ASC NULLS LAST"
+        ));
+        sql
+    }
+}
+
+/// The second half: sessions from scored traces.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionPlan {
+    /// Compute `agent_reliability`.
+    pub reliability: bool,
+    /// Compute `agent_consistency`.
+    pub consistency: bool,
+}
+
+impl SessionPlan {
+    /// One row a session in order of `session_id`: `session_id`, `traces`, `first_started_at`,
+    /// `last_started_at`, `agent_reliability`, `agent_consistency` (structs or null).
+    ///
+    /// `traces` has the columns of scored traces in session order.
+    ///
+    /// # Errors
+    /// DataFusion's.
+    pub async fn sessions(&self, context: &SessionContext, traces: Arc<dyn TableProvider>) -> Result<DataFrame> {
+        context.register_table("scored", traces)?;
+        let metric = |wanted: bool, name: &str| match wanted {
+            true => format!("{name}(confidence, loop_detection, tool_correctness, coherence, trace_id)"),
+            false => "NULL".to_owned(),
+        };
+        let sql = format!(
+            "SELECT session_id, count(*) AS traces, min(started_at) AS first_started_at, \
+               max(started_at) AS last_started_at, {} AS agent_reliability, {} AS agent_consistency \
+             FROM scored WHERE session_id IS NOT NULL GROUP BY session_id ORDER BY session_id ASC NULLS LAST",
+            metric(self.reliability, "agent_reliability"),
+            metric(self.consistency, "agent_consistency"),
+        );
+        context.sql(&sql).await
+    }
+}
+
+/// Runs a frame as one ordered stream and hands every batch to `each`.
+///
+/// # Errors
+/// DataFusion's, and whatever `each` returns.
+pub async fn for_each_batch(frame: DataFrame, mut each: impl FnMut(RecordBatch) -> Result<()>) -> Result<()> {
+    use futures::StreamExt;
+    let mut stream = frame.execute_stream().await?;
+    while let Some(batch) = stream.next().await {
+        each(batch?)?;
+    }
+    Ok(())
+}

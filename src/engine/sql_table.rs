@@ -1,0 +1,71 @@
+//! `FROM 'file.parquet'`: files, folders and globs as tables.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::catalog::{CatalogProviderList, DynamicFileCatalog, TableProvider, UrlTableFactory};
+use datafusion::datasource::file_format::json::JsonFormat;
+use datafusion::datasource::file_format::parquet::ParquetFormat;
+use datafusion::datasource::file_format::FileFormat;
+use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::prelude::SessionContext;
+
+use crate::trace::{SourceFormat, discover};
+
+/// Resolves names that are no tables as paths, by the rules of the other commands.
+pub struct FilesAsTables {
+    context: SessionContext,
+}
+
+impl std::fmt::Debug for FilesAsTables {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FilesAsTables").finish_non_exhaustive()
+    }
+}
+
+impl FilesAsTables {
+    /// A session in which a quoted path is a table.
+    pub fn enable(context: SessionContext) -> SessionContext {
+        let factory = Arc::new(Self { context: context.clone() });
+        let list: Arc<dyn CatalogProviderList> =
+            Arc::new(DynamicFileCatalog::new(Arc::clone(context.state().catalog_list()), factory));
+        context.into_state_builder().with_catalog_list(list).build().into()
+    }
+}
+
+#[async_trait]
+impl UrlTableFactory for FilesAsTables {
+    async fn try_new(&self, path: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let looks_like_path = path.contains(['/', '*', '.']) || std::path::Path::new(path).exists();
+        if !looks_like_path {
+            return Ok(None);
+        }
+        let files = discover(&[path.to_owned()], None).map_err(super::external)?;
+        let Some(first) = files.first() else { return Ok(None) };
+        if let Some(other) = files.iter().find(|file| file.format != first.format) {
+            return Err(DataFusionError::Plan(format!(
+                "`{path}` holds both Parquet and JSON Lines (`{}`, `{}`); name one kind with a glob",
+                first.path.display(),
+                other.path.display()
+            )));
+        }
+        let format: Arc<dyn FileFormat> = match first.format {
+            SourceFormat::Parquet => Arc::new(ParquetFormat::default()),
+            SourceFormat::JsonLines => Arc::new(JsonFormat::default()),
+        };
+        let urls = files
+            .iter()
+            .map(|file| {
+                let whole = file.path.canonicalize()?;
+                ListingTableUrl::parse(whole.to_string_lossy())
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let state = self.context.state();
+        let config = ListingTableConfig::new_with_multi_paths(urls)
+            .with_listing_options(ListingOptions::new(format).with_file_extension(""))
+            .infer_schema(&state)
+            .await?;
+        Ok(Some(Arc::new(ListingTable::try_new(config)?)))
+    }
+}

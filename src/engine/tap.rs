@@ -1,0 +1,151 @@
+//! A tap on the plan: rows pass through unchanged, and somebody gets to see them. So trace rows are
+//! written while the same plan goes on to fold them into sessions.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::internal_err;
+use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, Distribution, ExecutionPlan, InputDistributionRequirements, PhysicalExpr, PlanProperties, ReplaceChildrenOptions
+};
+use futures::StreamExt;
+
+/// Sees every batch, in the plan's order.
+type OnBatch = dyn FnMut(&RecordBatch) -> Result<()> + Send;
+
+/// A table that is the rest of a plan, with somebody watching its single, ordered output.
+pub struct Tap {
+    input: Arc<dyn ExecutionPlan>,
+    on_batch: Arc<Mutex<Box<OnBatch>>>,
+}
+
+impl Tap {
+    /// Watches `input`, which has one partition.
+    pub fn new(input: Arc<dyn ExecutionPlan>, on_batch: impl FnMut(&RecordBatch) -> Result<()> + Send + 'static) -> Self {
+        Self { input, on_batch: Arc::new(Mutex::new(Box::new(on_batch))) }
+    }
+}
+
+impl fmt::Debug for Tap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tap").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl TableProvider for Tap {
+    fn schema(&self) -> SchemaRef {
+        self.input.schema()
+    }
+    fn table_type(&self) -> TableType {
+        TableType::Temporary
+    }
+    async fn scan(
+        &self,
+        _: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _: &[Expr],
+        _: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let properties = Arc::clone(self.input.properties());
+        let tap: Arc<dyn ExecutionPlan> =
+            Arc::new(TapExec { input: Arc::clone(&self.input), on_batch: Arc::clone(&self.on_batch), properties });
+        match projection {
+            None => Ok(tap),
+            Some(columns) => project(tap, columns),
+        }
+    }
+}
+
+fn project(input: Arc<dyn ExecutionPlan>, columns: &[usize]) -> Result<Arc<dyn ExecutionPlan>> {
+    use datafusion::physical_expr::expressions::Column;
+    use datafusion::physical_plan::projection::ProjectionExec;
+    let schema = input.schema();
+    let expressions = columns.iter().map(|&at| {
+        let name = schema.field(at).name().clone();
+        (Arc::new(Column::new(&name, at)) as Arc<dyn PhysicalExpr>, name)
+    });
+    Ok(Arc::new(ProjectionExec::try_new(expressions.collect::<Vec<_>>(), input)?))
+}
+
+struct TapExec {
+    input: Arc<dyn ExecutionPlan>,
+    on_batch: Arc<Mutex<Box<OnBatch>>>,
+    properties: Arc<PlanProperties>,
+}
+
+impl fmt::Debug for TapExec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TapExec").field("input", &self.input).finish_non_exhaustive()
+    }
+}
+
+impl DisplayAs for TapExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TapExec: trace rows to the run directory")
+    }
+}
+
+impl ExecutionPlan for TapExec {
+    fn name(&self) -> &str {
+        "TapExec"
+    }
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
+        InputDistributionRequirements::new(vec![Distribution::SinglePartition])
+    }
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let Some(input) = children.pop().filter(|_| children.is_empty()) else {
+            return internal_err!("TapExec has exactly one child");
+        };
+        let properties = match options.children_properties {
+            ChildrenPropertiesMode::Keep => Arc::clone(&self.properties),
+            ChildrenPropertiesMode::Recompute => Arc::clone(input.properties()),
+        };
+        Ok(Arc::new(Self { input, on_batch: Arc::clone(&self.on_batch), properties }))
+    }
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+    }
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let input = self.input.execute(partition, context)?;
+        let on_batch = Arc::clone(&self.on_batch);
+        let stream = input.map(move |batch| {
+            let batch = batch?;
+            let mut on_batch = on_batch.lock().unwrap_or_else(PoisonError::into_inner);
+            on_batch(&batch)?;
+            Ok(batch)
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.input.schema(), stream)))
+    }
+}

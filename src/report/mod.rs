@@ -1,0 +1,92 @@
+//! Reports for people: HTML for the browser, text for the terminal.
+
+mod terminal;
+
+use minijinja::{AutoEscape, Environment, UndefinedBehavior, context};
+use serde_json::json;
+
+use crate::metric::round4;
+use crate::run::{Rules, ShownSession, Summary};
+
+pub use terminal::text;
+
+const TEMPLATE: &str = include_str!("report.html.j2");
+/// A report names at most this many input files.
+const MOST_INPUTS: usize = 50;
+
+/// The facts of a run that are in no other part of it.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// The run's name.
+    pub title: String,
+    /// The model's name and SHA-256; none for runs without a model.
+    pub model: Option<(String, String)>,
+    /// What it computed in.
+    pub precision: String,
+    /// Where.
+    pub device: String,
+    /// Input files.
+    pub inputs: Vec<String>,
+    /// The file of given signals.
+    pub signals: Option<String>,
+}
+
+/// The report as one self-contained HTML page. Everything that comes from data is escaped.
+///
+/// # Errors
+/// A message, if the template is broken.
+pub fn html(facts: &Facts, rules: &Rules, summary: &Summary, worst: &[ShownSession]) -> Result<String, String> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.add_template("report.html", TEMPLATE).map_err(|e| e.to_string())?;
+    let template = environment.get_template("report.html").map_err(|e| e.to_string())?;
+    let (model, sha256) = facts.model.clone().unwrap_or_else(|| ("none".into(), "none".into()));
+    let run = json!({
+        "created_at": chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true),
+        "version": env!("CARGO_PKG_VERSION"),
+        "model": model,
+        "model_sha256": sha256,
+        "precision": facts.precision,
+        "device": facts.device,
+        "inputs": facts.inputs.iter().take(MOST_INPUTS).collect::<Vec<_>>(),
+        "inputs_total": facts.inputs.len(),
+        "text_mode": rules.text_mode.name(),
+        "window": rules.window,
+        "thresholds": summary.metrics.iter().map(|m| json!([m.name, m.threshold])).collect::<Vec<_>>(),
+        "weights": rules.weights.iter().map(|(name, weight)| json!([name, weight])).collect::<Vec<_>>(),
+        "signals": facts.signals,
+        "gates": summary.gates,
+    });
+    let counts = json!({
+        "files": summary.files,
+        "rows_read": summary.rows_read,
+        "traces": summary.traces,
+        "sessions": summary.sessions,
+        "merged_duplicates": summary.merged_duplicates,
+        "quarantined": summary.quarantined,
+        "failed_signals": summary.failed_signals,
+        "texts": summary.texts,
+        "distinct_texts": summary.distinct_texts,
+        "tokens": summary.tokens,
+        "dedup_share": summary.dedup_share,
+        "tokens_per_second": summary.tokens_per_second,
+    });
+    let stages: Vec<_> =
+        summary.stages.iter().map(|(name, seconds)| json!({ "name": name, "seconds": round4(*seconds) })).collect();
+    let quarantine: Vec<_> = summary
+        .quarantine
+        .iter()
+        .map(|q| json!({ "reason": q.code, "rows": q.rows, "example": q.example }))
+        .collect();
+    let page = template.render(context! {
+        title => facts.title,
+        run => run,
+        counts => counts,
+        stages => stages,
+        metrics => summary.metrics,
+        worst_sessions => worst,
+        quarantine => quarantine,
+    });
+    page.map_err(|e| format!("the report could not be rendered: {e:#}"))
+}

@@ -1,0 +1,90 @@
+//! Model, threads and memory of a run.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::RunError;
+use crate::embed::EmbeddingService;
+use crate::encoder::cpu::Level;
+use crate::model::{Model, ModelFolder};
+
+/// What a user asked for.
+#[derive(Clone, Debug)]
+pub struct EngineRequest {
+    /// A model folder; none is the shipped model.
+    pub model: Option<PathBuf>,
+    /// `auto`, `cpu`, `cuda` or `metal`.
+    pub device: String,
+    /// `auto`, `f32`, `f16`, `bf16` or `int8`.
+    pub precision: String,
+    /// Threads that encode, and partitions of the plan.
+    pub threads: usize,
+    /// Bytes that the run aims to stay within, beside the model.
+    pub memory_limit: usize,
+}
+
+impl EngineRequest {
+    /// Bytes for sorting and aggregating before they spill.
+    pub fn plan_memory(&self) -> usize {
+        self.memory_limit / 8
+    }
+
+    /// Bytes for remembering which texts were seen.
+    pub fn index_memory(&self) -> usize {
+        self.memory_limit / 8
+    }
+
+    /// Bytes of text in one batch of rows.
+    pub fn batch_bytes(&self) -> usize {
+        (self.memory_limit / 64 / self.threads.max(1)).clamp(1 << 20, 16 << 20)
+    }
+
+    /// The precision that this build computes in.
+    ///
+    /// # Errors
+    /// Refuses devices and precisions that this build does not have, with the reason.
+    pub fn check(&self) -> Result<&'static str, RunError> {
+        let refuse = |message: String| Err(RunError::Request(message));
+        match self.device.as_str() {
+            "auto" | "cpu" => {}
+            device @ ("cuda" | "metal") => {
+                return refuse(format!("--device {device}: this build encodes on the CPU only; use --device cpu"));
+            }
+            other => return refuse(format!("--device {other}: choose auto, cpu, cuda or metal")),
+        }
+        match self.precision.as_str() {
+            "auto" | "f32" => Ok("f32"),
+            precision @ ("f16" | "bf16" | "int8") => {
+                refuse(format!("--precision {precision}: the CPU encoder of this build computes in f32; use --precision f32"))
+            }
+            other => refuse(format!("--precision {other}: choose auto, f32, f16, bf16 or int8")),
+        }
+    }
+}
+
+/// Loads the model and starts the embedding service; vectors are kept in `folder`.
+///
+/// # Errors
+/// If the request can't be met, or the model can't be used.
+pub fn load_service(request: &EngineRequest, folder: &Path) -> Result<Arc<EmbeddingService>, RunError> {
+    request.check()?;
+    let level = Level::choose().map_err(RunError::Request)?;
+    let files = match &request.model {
+        Some(path) => ModelFolder::open(path)?,
+        None => ModelFolder::shipped().ok_or_else(|| {
+            RunError::Request("this build carries no model; name a folder with --model DIR".into())
+        })?,
+    };
+    let model = Model::load(&files, level)?;
+    let service = EmbeddingService::new(model, request.threads, folder, request.index_memory())?;
+    Ok(Arc::new(service))
+}
+
+/// A runtime for plans.
+pub(super) fn runtime(threads: usize) -> Result<tokio::runtime::Runtime, RunError> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads.max(1))
+        .thread_name("plan")
+        .build()
+        .map_err(|e| RunError::Plan(format!("worker threads could not be started: {e}")))
+}

@@ -1,0 +1,114 @@
+//! `manifest.json`: everything that could change a number, and what the directory holds. Written
+//! last: a directory with a manifest is finished.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::directory::MANIFEST;
+use super::{EngineRequest, Rules, RunDirectory, RunError, Summary};
+use crate::embed::EmbeddingService;
+use crate::trace::TraceSource;
+
+#[derive(Serialize)]
+struct File {
+    bytes: u64,
+    blake3: String,
+}
+
+pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), RunError> {
+    let mut text = serde_json::to_string_pretty(value).map_err(|e| RunError::write(path, e))?;
+    text.push('\n');
+    std::fs::write(path, text).map_err(|e| RunError::write(path, e))
+}
+
+/// Length and BLAKE3 hash of every result file.
+fn checksums(run: &Path) -> Result<BTreeMap<String, File>, RunError> {
+    let mut files = BTreeMap::new();
+    for entry in walkdir::WalkDir::new(run).sort_by_file_name() {
+        let entry = entry.map_err(|e| RunError::write(run, e))?;
+        let name = entry.path().strip_prefix(run).unwrap_or(entry.path());
+        let hidden = name.starts_with("work") || entry.file_name().to_string_lossy().starts_with('.');
+        if !entry.file_type().is_file() || hidden {
+            continue;
+        }
+        let failed = |e: std::io::Error| RunError::write(entry.path(), e);
+        let mut file = std::fs::File::open(entry.path()).map_err(failed)?;
+        let (mut hash, mut buffer, mut bytes) = (blake3::Hasher::new(), vec![0; 1 << 16], 0);
+        loop {
+            let count = file.read(&mut buffer).map_err(failed)?;
+            if count == 0 {
+                break;
+            }
+            hash.update(&buffer[..count]);
+            bytes += count as u64;
+        }
+        files.insert(name.to_string_lossy().into_owned(), File { bytes, blake3: hash.finalize().to_hex().to_string() });
+    }
+    Ok(files)
+}
+
+/// The model's part of the manifest; null for runs without one.
+pub(super) fn model(service: Option<&EmbeddingService>, request: Option<&EngineRequest>) -> Value {
+    let Some(service) = service else { return Value::Null };
+    let model = service.model();
+    json!({
+        "name": model.name,
+        "origin": request.and_then(|r| r.model.as_ref()).map_or("shipped".into(), |p| p.display().to_string()),
+        "sha256": model.sha256,
+        "stored_precision": model.stored_precision,
+        "max_tokens": model.tokenizer.max_tokens(),
+        "dim": service.dim(),
+        "precision": "f32",
+        "device": model.encoder.device(),
+    })
+}
+
+/// Writes the manifest.
+pub(super) fn write(
+    run: &RunDirectory,
+    command: &str,
+    source: &TraceSource,
+    rules: &Rules,
+    model: Value,
+    signals: Option<&str>,
+    summary: &Summary,
+) -> Result<(), RunError> {
+    let inputs: Vec<Value> = source
+        .files()
+        .map(|file| {
+            let bytes = std::fs::metadata(&file.path).map(|m| m.len()).ok();
+            json!({ "path": file.path.display().to_string(), "bytes": bytes })
+        })
+        .collect();
+    let manifest = json!({
+        "format": 1,
+        "nightmill": env!("CARGO_PKG_VERSION"),
+        "command": command,
+        "created_at": chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true),
+        "inputs": inputs,
+        "signals": signals,
+        "model": model,
+        "rules": {
+            "metrics": rules.metrics,
+            "thresholds": rules.metrics.iter().map(|m| (m.clone(), json!(rules.threshold(m)))).collect::<serde_json::Map<_, _>>(),
+            "window": rules.window,
+            "weights": rules.weights.iter().map(|(n, w)| (n.to_owned(), json!(w))).collect::<serde_json::Map<_, _>>(),
+            "text_mode": rules.text_mode.name(),
+            "on_no_evaluable": if rules.null_without_evidence { "null" } else { "score_one" },
+        },
+        "counts": {
+            "rows_read": summary.rows_read,
+            "traces": summary.traces,
+            "sessions": summary.sessions,
+            "merged_duplicates": summary.merged_duplicates,
+            "quarantined": summary.quarantined,
+            "failed_signals": summary.failed_signals,
+        },
+        "files": checksums(run.path())?,
+    });
+    write_json(&run.path().join(MANIFEST), &manifest)
+}

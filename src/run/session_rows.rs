@@ -1,0 +1,238 @@
+//! From aggregated sessions of the plan to the tables `sessions` and `scores`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, Float64Builder, Int64Builder, ListBuilder, RecordBatch, StringBuilder, StructArray,
+};
+use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema, SchemaRef, TimeUnit};
+
+use super::summary::WorstSession;
+use super::table_writer::{TableWriter, part_path};
+use super::trace_rows::{ModelLabel, ScoreRow, ScoreRows, scores_schema};
+use super::{Distribution, Rules, RunDirectory, RunError};
+
+/// How many sessions the summary and the report show.
+const WORST: usize = 10;
+
+fn sessions_schema() -> SchemaRef {
+    let time = |name| Field::new(name, DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())), false);
+    let count = |name, null| Field::new(name, DataType::Int64, null);
+    Arc::new(Schema::new(vec![
+        Field::new("session_id", DataType::Utf8, false),
+        count("traces", false),
+        time("first_started_at"),
+        time("last_started_at"),
+        Field::new("agent_reliability", DataType::Float64, true),
+        count("agent_reliability_evaluated_traces", true),
+        Field::new("agent_consistency", DataType::Float64, true),
+        count("agent_consistency_evaluated_traces", true),
+        count("flagged", true),
+        Field::new("flagged_traces", DataType::List(Arc::new(Field::new("item", DataType::Utf8, true))), true),
+    ]))
+}
+
+/// What the summary needs of the sessions.
+#[derive(Debug, Default)]
+pub(super) struct SessionCounts {
+    pub sessions: u64,
+    pub reliability: Distribution,
+    pub consistency: Distribution,
+    pub without_evidence: BTreeMap<String, u64>,
+    pub worst: Vec<WorstSession>,
+    rows: u64,
+}
+
+impl SessionCounts {
+    fn consider(&mut self, session: WorstSession) {
+        let badness = |s: &WorstSession| (s.agent_reliability.unwrap_or(2.0), s.agent_consistency.unwrap_or(2.0));
+        if session.agent_reliability.is_none() && session.agent_consistency.is_none() {
+            return;
+        }
+        let order = |a: &WorstSession, b: &WorstSession| {
+            let ((ra, ca), (rb, cb)) = (badness(a), badness(b));
+            ra.total_cmp(&rb).then(ca.total_cmp(&cb)).then_with(|| a.session_id.cmp(&b.session_id))
+        };
+        let at = self.worst.partition_point(|other| order(other, &session).is_lt());
+        if at < WORST {
+            self.worst.insert(at, session);
+            self.worst.truncate(WORST);
+        }
+    }
+}
+
+/// Writes sessions as they come out of the plan.
+pub(super) struct SessionRows {
+    sessions: TableWriter,
+    scores: TableWriter,
+    target: PathBuf,
+    rules: Rules,
+    labels: Option<ModelLabel>,
+    pub counts: SessionCounts,
+}
+
+impl SessionRows {
+    /// Session scores are written aside while trace scores are still coming; see
+    /// [`SessionRows::finish`].
+    pub fn create(run: &RunDirectory, rules: &Rules, labels: Option<ModelLabel>) -> Result<Self, RunError> {
+        Ok(Self {
+            sessions: TableWriter::create(run.path(), "sessions", sessions_schema())?,
+            scores: TableWriter::create(&run.work(), "session_scores", scores_schema())?,
+            target: run.path().join("scores"),
+            rules: rules.clone(),
+            labels,
+            counts: SessionCounts::default(),
+        })
+    }
+
+    /// Closes the tables; the parts with session scores become parts of `scores` from `first_part`
+    /// on.
+    pub fn finish(self, first_part: u64) -> Result<SessionCounts, RunError> {
+        self.sessions.finish()?;
+        let aside = self.scores.folder().to_owned();
+        for part in 0..=self.scores.finish()? {
+            let target = part_path(&self.target, first_part + part);
+            std::fs::create_dir_all(&self.target).map_err(|e| RunError::write(&self.target, e))?;
+            std::fs::rename(part_path(&aside, part), &target).map_err(|e| RunError::write(&target, e))?;
+        }
+        Ok(self.counts)
+    }
+
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<(), RunError> {
+        let (sessions, scores) =
+            self.convert(batch).map_err(|e| RunError::Plan(format!("a result batch could not be built: {e}")))?;
+        self.sessions.write(&sessions)?;
+        self.scores.write(&scores)
+    }
+
+    fn convert(&mut self, batch: &RecordBatch) -> Result<(RecordBatch, RecordBatch), arrow::error::ArrowError> {
+        let column = |name: &str| {
+            batch.column_by_name(name).ok_or_else(|| arrow::error::ArrowError::SchemaError(format!("no column {name}")))
+        };
+        let ids = column("session_id")?.as_string::<i32>();
+        let traces = column("traces")?.as_primitive::<Int64Type>();
+        let metrics = [("agent_reliability", column("agent_reliability")?), ("agent_consistency", column("agent_consistency")?)]
+            .map(|(name, column)| (name, SessionMetric::new(column)));
+        let mut rows = ScoreRows::new(self.labels.clone(), &self.rules);
+        let mut scores = [Float64Builder::new(), Float64Builder::new()];
+        let mut evaluated = [Int64Builder::new(), Int64Builder::new()];
+        let mut flagged_count = Int64Builder::new();
+        let mut flagged_ids = ListBuilder::new(StringBuilder::new());
+        for row in 0..batch.num_rows() {
+            let session_id = ids.value(row);
+            let mut shown = [None; 2];
+            for (at, (name, metric)) in metrics.iter().enumerate() {
+                let Some(scored) = metric.as_ref().and_then(|m| m.row(row)) else {
+                    scores[at].append_null();
+                    evaluated[at].append_null();
+                    continue;
+                };
+                let threshold = self.rules.threshold(name);
+                let nothing = scored.evaluated == 0;
+                let withheld = nothing && self.rules.null_without_evidence;
+                if nothing {
+                    *self.counts.without_evidence.entry((*name).into()).or_default() += 1;
+                } else {
+                    let distribution = match at {
+                        0 => &mut self.counts.reliability,
+                        _ => &mut self.counts.consistency,
+                    };
+                    distribution.add(scored.score, threshold);
+                    shown[at] = Some(scored.score);
+                }
+                scores[at].append_option((!withheld).then_some(scored.score));
+                evaluated[at].append_value(scored.evaluated);
+                rows.push(&ScoreRow {
+                    target_type: "session",
+                    target_id: session_id,
+                    session_id: Some(session_id),
+                    metric: name,
+                    score_raw: (!withheld).then_some(scored.score_raw),
+                    failed: false,
+                    threshold: Some(threshold),
+                    passed: (!withheld).then_some(scored.score >= threshold),
+                    reason: scored.reason,
+                    metadata: scored.details,
+                    evaluated_traces: Some(scored.evaluated),
+                    environment: None,
+                });
+            }
+            let flagged = metrics[0].1.as_ref().and_then(|m| m.flagged(row));
+            flagged_count.append_option(flagged.as_ref().map(|f| f.len() as i64));
+            for id in flagged.iter().flatten() {
+                flagged_ids.values().append_value(id);
+            }
+            flagged_ids.append(flagged.is_some());
+            self.counts.sessions += 1;
+            let count = traces.value(row).unsigned_abs();
+            self.counts.consider(WorstSession {
+                session_id: session_id.to_owned(),
+                agent_reliability: shown[0],
+                agent_consistency: shown[1],
+                traces: count,
+                flagged_traces: flagged.unwrap_or_default(),
+                first_row: self.counts.rows,
+            });
+            self.counts.rows += count;
+        }
+        let [mut reliability, mut consistency] = scores;
+        let [mut reliability_evaluated, mut consistency_evaluated] = evaluated;
+        let columns: Vec<ArrayRef> = vec![
+            Arc::clone(column("session_id")?),
+            Arc::clone(column("traces")?),
+            Arc::clone(column("first_started_at")?),
+            Arc::clone(column("last_started_at")?),
+            Arc::new(reliability.finish()),
+            Arc::new(reliability_evaluated.finish()),
+            Arc::new(consistency.finish()),
+            Arc::new(consistency_evaluated.finish()),
+            Arc::new(flagged_count.finish()),
+            Arc::new(flagged_ids.finish()),
+        ];
+        Ok((RecordBatch::try_new(sessions_schema(), columns)?, rows.finish()?))
+    }
+}
+
+/// A column of session metric structs.
+struct SessionMetric<'a> {
+    column: &'a StructArray,
+}
+
+struct SessionScore<'a> {
+    score: f64,
+    score_raw: f64,
+    evaluated: i64,
+    reason: &'a str,
+    details: &'a str,
+}
+
+impl<'a> SessionMetric<'a> {
+    /// `None` if the metric was not asked for.
+    fn new(column: &'a ArrayRef) -> Option<Self> {
+        column.as_struct_opt().map(|column| Self { column })
+    }
+
+    fn row(&self, row: usize) -> Option<SessionScore<'a>> {
+        if self.column.is_null(row) {
+            return None;
+        }
+        let field = |name: &str| self.column.column_by_name(name);
+        Some(SessionScore {
+            score: field("score")?.as_primitive::<Float64Type>().value(row),
+            score_raw: field("score_raw")?.as_primitive::<Float64Type>().value(row),
+            evaluated: field("evaluated_traces")?.as_primitive::<Int64Type>().value(row),
+            reason: field("reason")?.as_string::<i32>().value(row),
+            details: field("details")?.as_string::<i32>().value(row),
+        })
+    }
+
+    fn flagged(&self, row: usize) -> Option<Vec<String>> {
+        let list = self.column.column_by_name("flagged_traces")?.as_list::<i32>();
+        list.is_valid(row).then(|| {
+            let ids = list.value(row);
+            ids.as_string::<i32>().iter().flatten().map(str::to_owned).collect()
+        })
+    }
+}

@@ -1,0 +1,118 @@
+//! Signals that somebody else computed: `--signals FILE`, joined by trace id.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, Float64Builder, RecordBatch, StringBuilder};
+use arrow::datatypes::{DataType, Field, Float64Type, Schema};
+use datafusion::catalog::TableProvider;
+use datafusion::datasource::MemTable;
+use datafusion::prelude::SessionContext;
+
+use super::RunError;
+use crate::engine::FilesAsTables;
+use crate::metric::SIGNALS;
+use crate::trace::canonical_trace_id;
+
+/// Signals by trace, checked.
+#[derive(Debug)]
+pub(super) struct GivenSignals {
+    /// The signals that the file has, in the order of [`SIGNALS`].
+    pub names: Vec<String>,
+    /// NaN and infinite values, read as missing.
+    pub non_finite: u64,
+    /// The trace ids, each once.
+    pub ids: std::collections::HashSet<String>,
+    batch: RecordBatch,
+}
+
+impl GivenSignals {
+    /// Reads a Parquet or JSON Lines file, folder or glob with `trace_id` and any of the four signals.
+    /// A trace id that occurs twice keeps, signal by signal, its last value that is not missing.
+    pub async fn read(path: &str) -> Result<Self, RunError> {
+        if path.contains('"') || path.contains('\'') {
+            return Err(RunError::Request(format!("signals file `{path}`: quotes in the name are not supported")));
+        }
+        let context = FilesAsTables::enable(SessionContext::new());
+        let in_file = |e: datafusion::error::DataFusionError| RunError::Request(format!("signals file `{path}`: {}", RunError::from(e)));
+        let table = context.table(datafusion::common::TableReference::bare(path)).await.map_err(in_file)?;
+        let present: Vec<String> = table.schema().fields().iter().map(|f| f.name().clone()).collect();
+        let names: Vec<String> = SIGNALS.iter().map(|(n, _)| (*n).to_owned()).filter(|n| present.contains(n)).collect();
+        if names.is_empty() || !present.iter().any(|p| p == "trace_id") {
+            return Err(RunError::Request(format!(
+                "signals file `{path}` must have a column trace_id and at least one of {}; it has {}",
+                SIGNALS.map(|(n, _)| n).join(", "),
+                present.join(", ")
+            )));
+        }
+        for name in &names {
+            let field = table.schema().field_with_unqualified_name(name).map_err(in_file)?;
+            if !field.data_type().is_numeric() && *field.data_type() != DataType::Null {
+                return Err(RunError::Request(format!(
+                    "signals file `{path}`, column `{name}`: has type {}, expected a number",
+                    field.data_type()
+                )));
+            }
+        }
+        let wanted: Vec<&str> = std::iter::once("trace_id").chain(names.iter().map(String::as_str)).collect();
+        let batches = table.select_columns(&wanted).map_err(in_file)?.collect().await.map_err(in_file)?;
+        Self::from_batches(path, names, &batches)
+    }
+
+    fn from_batches(path: &str, names: Vec<String>, batches: &[RecordBatch]) -> Result<Self, RunError> {
+        let failed = |e: arrow::error::ArrowError| RunError::Request(format!("signals file `{path}`: {e}"));
+        let (mut rows, mut non_finite) = (0u64, 0u64);
+        let mut by_trace: HashMap<String, Vec<Option<f64>>> = HashMap::new();
+        let mut order: Vec<String> = Vec::new();
+        for batch in batches {
+            let ids = arrow::compute::cast(batch.column(0), &DataType::Utf8).map_err(failed)?;
+            let ids = ids.as_string::<i32>();
+            let columns = (1..=names.len())
+                .map(|at| arrow::compute::cast(batch.column(at), &DataType::Float64))
+                .collect::<Result<Vec<ArrayRef>, _>>()
+                .map_err(failed)?;
+            for row in 0..batch.num_rows() {
+                let id = ids.is_valid(row).then(|| canonical_trace_id(ids.value(row))).flatten();
+                let Some(id) = id else {
+                    return Err(RunError::Request(format!(
+                        "signals file `{path}`, column `trace_id`, row {rows}: null or empty; every row needs a trace id"
+                    )));
+                };
+                rows += 1;
+                let values = by_trace.entry(id.clone()).or_insert_with(|| {
+                    order.push(id);
+                    vec![None; names.len()]
+                });
+                for (value, column) in values.iter_mut().zip(&columns) {
+                    let column = column.as_primitive::<Float64Type>();
+                    if column.is_valid(row) {
+                        let finite = column.value(row).is_finite();
+                        non_finite += u64::from(!finite);
+                        if finite {
+                            *value = Some(column.value(row));
+                        }
+                    }
+                }
+            }
+        }
+        let mut ids = StringBuilder::new();
+        let mut columns: Vec<Float64Builder> = names.iter().map(|_| Float64Builder::new()).collect();
+        for id in &order {
+            ids.append_value(id);
+            for (builder, value) in columns.iter_mut().zip(&by_trace[id]) {
+                builder.append_option(*value);
+            }
+        }
+        let mut fields = vec![Field::new("trace_id", DataType::Utf8, false)];
+        fields.extend(names.iter().map(|name| Field::new(name, DataType::Float64, true)));
+        let mut arrays: Vec<ArrayRef> = vec![Arc::new(ids.finish())];
+        arrays.extend(columns.into_iter().map(|mut c| Arc::new(c.finish()) as ArrayRef));
+        let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(failed)?;
+        Ok(Self { names, non_finite, ids: order.into_iter().collect(), batch })
+    }
+
+    /// The signals as a table with unique trace ids.
+    pub fn table(&self) -> Result<Arc<dyn TableProvider>, RunError> {
+        Ok(Arc::new(MemTable::try_new(self.batch.schema(), vec![vec![self.batch.clone()]])?))
+    }
+}

@@ -1,0 +1,410 @@
+//! From scored rows of the plan to the tables `traces` and `scores`.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanBuilder, Float64Builder, Int64Builder, RecordBatch, StringArray, StringBuilder,
+    StringDictionaryBuilder,
+};
+use arrow::datatypes::{DataType, Field, Float64Type, Int32Type, Schema, SchemaRef, TimeUnit};
+
+use super::table_writer::TableWriter;
+use super::{Distribution, Rules, RunDirectory, RunError};
+use crate::engine::LoopRecord;
+use crate::metric::agent_reliability::step_risk;
+use crate::metric::coherence::Coherence;
+use crate::metric::{Metadata, Signals, round4, stored_value};
+
+/// What identifies the model behind a score.
+#[derive(Clone, Debug)]
+pub(super) struct ModelLabel {
+    pub model: String,
+    pub precision: String,
+}
+
+fn label() -> DataType {
+    DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
+}
+
+pub(super) fn traces_schema() -> SchemaRef {
+    let number = |name| Field::new(name, DataType::Float64, true);
+    Arc::new(Schema::new(vec![
+        Field::new("trace_id", DataType::Utf8, false),
+        Field::new("session_id", DataType::Utf8, true),
+        Field::new("started_at", DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())), false),
+        Field::new("name", DataType::Utf8, true),
+        Field::new("environment", DataType::Utf8, true),
+        number("coherence"),
+        number("loop_detection"),
+        number("confidence"),
+        number("tool_correctness"),
+        number("step_risk"),
+        Field::new("flagged", DataType::Boolean, true),
+        Field::new("status", label(), false),
+        Field::new("details", DataType::Utf8, false),
+    ]))
+}
+
+pub(super) fn scores_schema() -> SchemaRef {
+    let text = |name, null| Field::new(name, DataType::Utf8, null);
+    Arc::new(Schema::new(vec![
+        Field::new("target_type", label(), false),
+        text("target_id", false),
+        text("session_id", true),
+        Field::new("metric", label(), false),
+        Field::new("status", label(), false),
+        Field::new("score", DataType::Float64, true),
+        Field::new("score_raw", DataType::Float64, true),
+        text("value", true),
+        Field::new("threshold", DataType::Float64, true),
+        Field::new("passed", DataType::Boolean, true),
+        text("reason", false),
+        text("metadata", false),
+        Field::new("evaluated_traces", DataType::Int64, true),
+        Field::new("data_type", label(), false),
+        Field::new("source", label(), false),
+        text("environment", true),
+        Field::new("model", label(), true),
+        Field::new("precision", label(), true),
+        Field::new("text_mode", label(), true),
+    ]))
+}
+
+/// One row of the scores table.
+pub(super) struct ScoreRow<'a> {
+    pub target_type: &'a str,
+    pub target_id: &'a str,
+    pub session_id: Option<&'a str>,
+    pub metric: &'a str,
+    /// Unrounded score; `None` if the metric failed or the score was withheld.
+    pub score_raw: Option<f64>,
+    pub failed: bool,
+    pub threshold: Option<f64>,
+    pub passed: Option<bool>,
+    pub reason: &'a str,
+    pub metadata: &'a str,
+    pub evaluated_traces: Option<i64>,
+    pub environment: Option<&'a str>,
+}
+
+/// Builds batches of the scores table.
+pub(super) struct ScoreRows {
+    labels: Option<ModelLabel>,
+    text_mode: Option<&'static str>,
+    target_type: StringDictionaryBuilder<Int32Type>,
+    target_id: StringBuilder,
+    session_id: StringBuilder,
+    metric: StringDictionaryBuilder<Int32Type>,
+    status: StringDictionaryBuilder<Int32Type>,
+    score: Float64Builder,
+    score_raw: Float64Builder,
+    value: StringBuilder,
+    threshold: Float64Builder,
+    passed: BooleanBuilder,
+    reason: StringBuilder,
+    metadata: StringBuilder,
+    evaluated_traces: Int64Builder,
+    environment: StringBuilder,
+    rows: usize,
+}
+
+impl ScoreRows {
+    pub fn new(labels: Option<ModelLabel>, rules: &Rules) -> Self {
+        let text_mode = labels.as_ref().map(|_| rules.text_mode.name());
+        Self {
+            labels,
+            text_mode,
+            target_type: StringDictionaryBuilder::new(),
+            target_id: StringBuilder::new(),
+            session_id: StringBuilder::new(),
+            metric: StringDictionaryBuilder::new(),
+            status: StringDictionaryBuilder::new(),
+            score: Float64Builder::new(),
+            score_raw: Float64Builder::new(),
+            value: StringBuilder::new(),
+            threshold: Float64Builder::new(),
+            passed: BooleanBuilder::new(),
+            reason: StringBuilder::new(),
+            metadata: StringBuilder::new(),
+            evaluated_traces: Int64Builder::new(),
+            environment: StringBuilder::new(),
+            rows: 0,
+        }
+    }
+
+    pub fn push(&mut self, row: &ScoreRow<'_>) {
+        self.rows += 1;
+        self.target_type.append_value(row.target_type);
+        self.target_id.append_value(row.target_id);
+        self.session_id.append_option(row.session_id);
+        self.metric.append_value(row.metric);
+        self.status.append_value(if row.failed { "FAILED" } else { "SUCCESS" });
+        self.score.append_option(row.score_raw.map(round4));
+        self.score_raw.append_option(row.score_raw);
+        self.value.append_option(row.score_raw.map(stored_value));
+        self.threshold.append_option(row.threshold);
+        self.passed.append_option(row.passed);
+        self.reason.append_value(row.reason);
+        self.metadata.append_value(row.metadata);
+        self.evaluated_traces.append_option(row.evaluated_traces);
+        self.environment.append_option(row.environment);
+    }
+
+    pub fn finish(mut self) -> Result<RecordBatch, arrow::error::ArrowError> {
+        let constant = |value: Option<&str>| -> ArrayRef {
+            let mut builder = StringDictionaryBuilder::<Int32Type>::new();
+            (0..self.rows).for_each(|_| builder.append_option(value));
+            Arc::new(builder.finish())
+        };
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(self.target_type.finish()),
+            Arc::new(self.target_id.finish()),
+            Arc::new(self.session_id.finish()),
+            Arc::new(self.metric.finish()),
+            Arc::new(self.status.finish()),
+            Arc::new(self.score.finish()),
+            Arc::new(self.score_raw.finish()),
+            Arc::new(self.value.finish()),
+            Arc::new(self.threshold.finish()),
+            Arc::new(self.passed.finish()),
+            Arc::new(self.reason.finish()),
+            Arc::new(self.metadata.finish()),
+            Arc::new(self.evaluated_traces.finish()),
+            constant(Some("NUMERIC")),
+            constant(Some("AUTOMATED")),
+            Arc::new(self.environment.finish()),
+            constant(self.labels.as_ref().map(|l| l.model.as_str())),
+            constant(self.labels.as_ref().map(|l| l.precision.as_str())),
+            constant(self.text_mode),
+        ];
+        RecordBatch::try_new(scores_schema(), columns)
+    }
+}
+
+/// Counts that the summary needs.
+#[derive(Debug, Default)]
+pub(super) struct TraceCounts {
+    pub traces: u64,
+    pub without_session: u64,
+    pub failed_signals: u64,
+    pub coherence: Distribution,
+    pub loop_detection: Distribution,
+}
+
+/// Writes scored traces as they come out of the plan.
+pub(super) struct TraceRows {
+    traces: TableWriter,
+    scores: TableWriter,
+    /// Where each trace's texts are, row for row beside `traces`; for the report, then thrown away.
+    places: TableWriter,
+    rules: Rules,
+    labels: Option<ModelLabel>,
+    pub counts: TraceCounts,
+}
+
+pub(super) const PLACES: &str = "places";
+
+impl TraceRows {
+    pub fn create(run: &RunDirectory, rules: &Rules, labels: Option<ModelLabel>) -> Result<Self, RunError> {
+        let place = |name| Field::new(name, DataType::UInt64, true);
+        let places = Arc::new(Schema::new(vec![place("input_position"), place("output_position")]));
+        Ok(Self {
+            traces: TableWriter::create(run.path(), "traces", traces_schema())?,
+            scores: TableWriter::create(run.path(), "scores", scores_schema())?,
+            places: TableWriter::create(&run.work(), PLACES, places)?,
+            rules: rules.clone(),
+            labels,
+            counts: TraceCounts::default(),
+        })
+    }
+
+    /// Closes the tables; returns the number of the last part of `scores`, and the counts.
+    pub fn finish(self) -> Result<(u64, TraceCounts), RunError> {
+        self.traces.finish()?;
+        self.places.finish()?;
+        Ok((self.scores.finish()?, self.counts))
+    }
+
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<(), RunError> {
+        let rows = self.convert(batch).map_err(|e| RunError::Plan(format!("a result batch could not be built: {e}")))?;
+        let (traces, scores) = rows;
+        self.traces.write(&traces)?;
+        self.scores.write(&scores)?;
+        let places = batch.project(&[batch.schema().index_of("input_position").unwrap_or(0), batch.schema().index_of("output_position").unwrap_or(0)]);
+        self.places.write(&places.map_err(|e| RunError::Plan(e.to_string()))?)
+    }
+
+    fn convert(&mut self, batch: &RecordBatch) -> Result<(RecordBatch, RecordBatch), arrow::error::ArrowError> {
+        let column = |name: &str| {
+            batch.column_by_name(name).ok_or_else(|| arrow::error::ArrowError::SchemaError(format!("no column {name}")))
+        };
+        let number = |name: &str| Ok::<_, arrow::error::ArrowError>(column(name)?.as_primitive::<Float64Type>());
+        let text = |name: &str| Ok::<_, arrow::error::ArrowError>(column(name)?.as_string::<i32>());
+        let (trace_ids, session_ids, environments) = (text("trace_id")?, text("session_id")?, text("environment")?);
+        let (confidence, tools) = (number("confidence")?, number("tool_correctness")?);
+        let (coherence, looped) = (number("coherence")?, number("loop_detection")?);
+        let (gaps, records) = (number("coherence_gap")?, column("loop_record")?.as_binary::<i32>());
+        let (coherence_given, loop_given) = (column("coherence_given")?.as_boolean(), column("loop_detection_given")?.as_boolean());
+
+        let mut scores = ScoreRows::new(self.labels.clone(), &self.rules);
+        let (mut step_risks, mut flagged) = (Float64Builder::new(), BooleanBuilder::new());
+        let mut status = StringDictionaryBuilder::<Int32Type>::new();
+        let mut details = StringBuilder::new();
+        let (computes_coherence, computes_loops) = (self.rules.computes("coherence"), self.rules.computes("loop_detection"));
+        let (coherence_threshold, loop_threshold) =
+            (self.rules.threshold("coherence"), self.rules.threshold("loop_detection"));
+        let value = |array: &arrow::array::Float64Array, row: usize| array.is_valid(row).then(|| array.value(row));
+        let mut buffer = String::new();
+        let mut metadata = String::new();
+        for row in 0..batch.num_rows() {
+            let trace_id = trace_ids.value(row);
+            let session_id = optional(session_ids, row);
+            let environment = optional(environments, row);
+            self.counts.traces += 1;
+            self.counts.without_session += u64::from(session_id.is_none());
+            let mut failed_here = false;
+            buffer.clear();
+            buffer.push('{');
+
+            if computes_coherence && coherence_given.value(row) {
+                push_reused(&mut buffer, "coherence");
+            } else if computes_coherence {
+                metadata.clear();
+                let outcome = Coherence::new(value(gaps, row), coherence_threshold);
+                let row = match &outcome {
+                    Ok(coherence) => {
+                        coherence.push_metadata(&mut metadata);
+                        self.counts.coherence.add(coherence.score(), coherence_threshold);
+                        let compared = coherence.success();
+                        Scored { raw: Some(coherence.score_raw()), passed: compared, threshold: compared.map(|_| coherence_threshold), reason: coherence.reason() }
+                    }
+                    Err(e) => {
+                        push_failure(&mut metadata, &e.to_string());
+                        self.counts.coherence.add_failure();
+                        Scored { raw: None, passed: None, threshold: None, reason: e.to_string() }
+                    }
+                };
+                failed_here |= row.raw.is_none();
+                push_member(&mut buffer, "coherence", &metadata);
+                row.push(&mut scores, "coherence", trace_id, session_id, environment, &metadata);
+            }
+
+            if computes_loops && loop_given.value(row) {
+                push_reused(&mut buffer, "loop_detection");
+            } else if computes_loops && session_id.is_some() && records.is_valid(row) {
+                metadata.clear();
+                let record = LoopRecord::unpack(records.value(row));
+                let scored = match record.filter(|r| !r.score_raw.is_nan()) {
+                    Some(record) => {
+                        metadata.push_str(record.text);
+                        let score = round4(record.score_raw);
+                        self.counts.loop_detection.add(score, loop_threshold);
+                        // Every detection that compared something has a strongest comparison.
+                        let compared = record.strongest_back.map(|_| score >= loop_threshold);
+                        let reason = match compared {
+                            Some(_) => format!("Max hybrid repetition score: {:.4}", round4(1.0 - record.score_raw)),
+                            None => "Nothing to compare with.".to_owned(),
+                        };
+                        Scored { raw: Some(record.score_raw), passed: compared, threshold: compared.map(|_| loop_threshold), reason }
+                    }
+                    None => {
+                        let reason = LoopRecord::unpack(records.value(row)).map_or("unreadable record", |r| r.text);
+                        push_failure(&mut metadata, reason);
+                        self.counts.loop_detection.add_failure();
+                        Scored { raw: None, passed: None, threshold: None, reason: reason.to_owned() }
+                    }
+                };
+                failed_here |= scored.raw.is_none();
+                push_member(&mut buffer, "loop_detection", &metadata);
+                scored.push(&mut scores, "loop_detection", trace_id, session_id, environment, &metadata);
+            }
+            buffer.push('}');
+            details.append_value(&buffer);
+
+            let signals = Signals {
+                confidence: value(confidence, row),
+                loop_detection: value(looped, row),
+                tool_correctness: value(tools, row),
+                coherence: value(coherence, row),
+            };
+            let risk = step_risk(&signals, &self.rules.weights);
+            step_risks.append_option(risk.map(round4));
+            flagged.append_option(risk.map(|r| r > crate::metric::agent_reliability::FLAG_ABOVE));
+            self.counts.failed_signals += u64::from(failed_here);
+            status.append_value(if failed_here { "FAILED" } else { "SUCCESS" });
+        }
+        let columns: Vec<ArrayRef> = vec![
+            Arc::clone(column("trace_id")?),
+            Arc::clone(column("session_id")?),
+            Arc::clone(column("started_at")?),
+            Arc::clone(column("name")?),
+            Arc::clone(column("environment")?),
+            Arc::clone(column("coherence")?),
+            Arc::clone(column("loop_detection")?),
+            Arc::clone(column("confidence")?),
+            Arc::clone(column("tool_correctness")?),
+            Arc::new(step_risks.finish()),
+            Arc::new(flagged.finish()),
+            Arc::new(status.finish()),
+            Arc::new(details.finish()),
+        ];
+        Ok((RecordBatch::try_new(traces_schema(), columns)?, scores.finish()?))
+    }
+}
+
+fn optional(array: &StringArray, row: usize) -> Option<&str> {
+    array.is_valid(row).then(|| array.value(row))
+}
+
+struct Scored {
+    raw: Option<f64>,
+    passed: Option<bool>,
+    threshold: Option<f64>,
+    reason: String,
+}
+
+impl Scored {
+    fn push(
+        &self,
+        scores: &mut ScoreRows,
+        metric: &str,
+        trace_id: &str,
+        session_id: Option<&str>,
+        environment: Option<&str>,
+        metadata: &str,
+    ) {
+        scores.push(&ScoreRow {
+            target_type: "trace",
+            target_id: trace_id,
+            session_id,
+            metric,
+            score_raw: self.raw,
+            failed: self.raw.is_none(),
+            threshold: self.threshold,
+            passed: self.passed,
+            reason: &self.reason,
+            metadata: if self.raw.is_some() { metadata } else { "{}" },
+            evaluated_traces: None,
+            environment,
+        });
+    }
+}
+
+fn push_member(object: &mut String, key: &str, value: &str) {
+    if object.len() > 1 {
+        object.push(',');
+    }
+    crate::text::push_json_string(object, key);
+    object.push(':');
+    object.push_str(value);
+}
+
+fn push_reused(object: &mut String, key: &str) {
+    push_member(object, key, r#"{"note":"given"}"#);
+}
+
+fn push_failure(metadata: &mut String, reason: &str) {
+    let mut object = Metadata::object(metadata);
+    object.text("error", reason);
+    object.end();
+}
