@@ -6,7 +6,7 @@ use std::sync::Arc;
 use datafusion::error::Result;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
-use datafusion::execution::memory_pool::FairSpillPool;
+use datafusion::execution::memory_pool::{FairSpillPool, GreedyMemoryPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
@@ -47,12 +47,13 @@ pub fn engine_session(options: &EngineOptions) -> Result<SessionContext> {
     let spill = DiskManagerBuilder::default()
         .with_mode(DiskManagerMode::Directories(vec![options.spill_folder.clone()]));
     let runtime = RuntimeEnvBuilder::new()
-        .with_memory_pool(Arc::new(FairSpillPool::new(options.memory.max(LEAST_MEMORY))))
+        .with_memory_pool(Arc::new(SplitPool::new(options.memory.max(LEAST_MEMORY))))
         .with_disk_manager_builder(spill)
         .build_arc()?;
     let mut config = SessionConfig::new()
         .with_target_partitions(options.threads.max(1))
-        .with_batch_size(8192)
+        // Merging spilled runs holds a batch of each: small ones keep it within small limits.
+        .with_batch_size(2048)
         .with_information_schema(false);
     let settings = config.options_mut();
     settings.execution.sort_spill_reservation_bytes = 4 << 20;
@@ -65,4 +66,60 @@ pub fn engine_session(options: &EngineOptions) -> Result<SessionContext> {
     let context = SessionContext::new_with_state(state);
     functions::register(&context, options);
     Ok(context)
+}
+
+/// Memory for operators that can spill, shared fairly, apart from memory for those that can't (merging
+/// sorted streams, passing batches on). In one pool the first would take everything and the last step
+/// of a plan would find nothing left.
+#[derive(Debug)]
+struct SplitPool {
+    spilling: FairSpillPool,
+    holding: GreedyMemoryPool,
+}
+
+impl SplitPool {
+    fn new(bytes: usize) -> Self {
+        let holding = bytes / 2;
+        Self { spilling: FairSpillPool::new(bytes - holding), holding: GreedyMemoryPool::new(holding) }
+    }
+
+    fn of(&self, consumer: &MemoryConsumer) -> &dyn MemoryPool {
+        if consumer.can_spill() { &self.spilling } else { &self.holding }
+    }
+}
+
+impl std::fmt::Display for SplitPool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} and {}", self.spilling, self.holding)
+    }
+}
+
+impl MemoryPool for SplitPool {
+    fn name(&self) -> &str {
+        "split"
+    }
+    fn register(&self, consumer: &MemoryConsumer) {
+        self.of(consumer).register(consumer);
+    }
+    fn unregister(&self, consumer: &MemoryConsumer) {
+        self.of(consumer).unregister(consumer);
+    }
+    fn grow(&self, reservation: &MemoryReservation, additional: usize) {
+        self.of(reservation.consumer()).grow(reservation, additional);
+    }
+    fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
+        self.of(reservation.consumer()).shrink(reservation, shrink);
+    }
+    fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
+        self.of(reservation.consumer()).try_grow(reservation, additional)
+    }
+    fn reserved(&self) -> usize {
+        self.spilling.reserved() + self.holding.reserved()
+    }
+    fn memory_limit(&self) -> MemoryLimit {
+        match (self.spilling.memory_limit(), self.holding.memory_limit()) {
+            (MemoryLimit::Finite(a), MemoryLimit::Finite(b)) => MemoryLimit::Finite(a + b),
+            (other, _) => other,
+        }
+    }
 }

@@ -91,6 +91,7 @@ struct Workspace {
     context: Vec<f32>,
     scores: Vec<f32>,
     panels: Panels,
+    packed: Vec<f32>,
 }
 
 impl CpuBert {
@@ -149,11 +150,11 @@ impl CpuBert {
                 let (query, key, value) =
                     (head * head_size, size + head * head_size, 2 * size + head * head_size);
                 space.panels.pack(self.level, head_size, tokens, |p, token| rows[token * stride + key + p]);
-                space.panels.multiply(self.level, &rows[query..], stride, tokens, &mut space.scores, tokens);
+                space.panels.multiply(self.level, &rows[query..], stride, tokens, &mut space.scores, tokens, &mut space.packed);
                 softmax_rows(self.level, &mut space.scores, tokens, tokens, scale);
                 space.panels.pack(self.level, tokens, head_size, |token, p| rows[token * stride + value + p]);
                 let out = &mut context[head * head_size..];
-                space.panels.multiply(self.level, &space.scores, tokens, tokens, out, size);
+                space.panels.multiply(self.level, &space.scores, tokens, tokens, out, size, &mut space.packed);
             }
         }
     }
@@ -163,24 +164,24 @@ impl CpuBert {
         let epsilon = self.shape.epsilon;
 
         resize(&mut space.wide, tokens * 3 * size);
-        layer.query_key_value.apply(self.level, &space.hidden, &mut space.wide);
+        layer.query_key_value.apply(self.level, &space.hidden, &mut space.wide, &mut space.packed);
         resize(&mut space.context, tokens * size);
         self.attend(batch, space);
 
         let attended = &mut space.wide[..tokens * size];
-        layer.attention_output.apply(self.level, &space.context, attended);
+        layer.attention_output.apply(self.level, &space.context, attended, &mut space.packed);
         let (gain, bias) = &layer.attention_norm;
         layer_norm(self.level, attended, Some(&space.hidden), gain, bias, epsilon);
         space.hidden.copy_from_slice(attended);
 
         resize(&mut space.wide, tokens * layer.intermediate.outputs());
-        layer.intermediate.apply(self.level, &space.hidden, &mut space.wide);
+        layer.intermediate.apply(self.level, &space.hidden, &mut space.wide, &mut space.packed);
         match self.shape.activation {
             Activation::Gelu => apply_gelu(self.level, &mut space.wide),
             Activation::GeluTanh => apply_gelu_tanh(self.level, &mut space.wide),
             Activation::Relu => space.wide.iter_mut().for_each(|x| *x = x.max(0.0)),
         }
-        layer.output.apply(self.level, &space.wide, &mut space.context);
+        layer.output.apply(self.level, &space.wide, &mut space.context, &mut space.packed);
         let (gain, bias) = &layer.output_norm;
         layer_norm(self.level, &mut space.context, Some(&space.hidden), gain, bias, epsilon);
         std::mem::swap(&mut space.hidden, &mut space.context);
@@ -195,7 +196,7 @@ impl CpuBert {
             pool(self.pooling, &hidden[first * size..span.end * size], size, &mut vector);
             for (linear, tanh) in &self.weights.dense {
                 let mut next = vec![0.0; linear.outputs()];
-                linear.apply(self.level, &vector, &mut next);
+                linear.apply(self.level, &vector, &mut next, &mut Vec::new());
                 if *tanh {
                     next.iter_mut().for_each(|x| *x = x.tanh());
                 }

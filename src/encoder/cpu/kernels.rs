@@ -11,12 +11,12 @@ const LANES: usize = 16;
 
 /// One block of a matrix product: `rows` rows of `a` times one panel of packed columns.
 ///
-/// `a` has `rows` rows of `depth` used elements, `a_stride` apart; `panel` has `depth` rows of
+/// `a` is packed: `depth` groups of `rows` elements, so that a kernel reads it front to back (rows
+/// that are far apart in memory would fight for the same cache lines); `panel` has `depth` rows of
 /// `width(level)` columns; the sums go to `out`, `rows` rows of one panel's width, `out_stride`
 /// apart.
 pub(super) struct Block<'a> {
     pub a: &'a [f32],
-    pub a_stride: usize,
     pub rows: usize,
     pub depth: usize,
     pub panel: &'a [f32],
@@ -45,7 +45,7 @@ pub(super) fn height(level: Level) -> usize {
 pub(super) fn multiply(level: Level, block: Block<'_>) {
     let columns = width(level);
     assert!(block.rows >= 1 && block.rows <= height(level), "block of {} rows", block.rows);
-    assert!(block.a.len() >= (block.rows - 1) * block.a_stride + block.depth, "block reads past its rows");
+    assert!(block.a.len() >= block.rows * block.depth, "block reads past its rows");
     assert!(block.panel.len() >= block.depth * columns, "block reads past its panel");
     assert!(block.out.len() >= (block.rows - 1) * block.out_stride + columns, "block writes past its output");
     match level {
@@ -191,11 +191,10 @@ mod portable {
 
     pub(super) fn multiply(block: Block<'_>) {
         for row in 0..block.rows {
-            let a = &block.a[row * block.a_stride..][..block.depth];
             let mut sums = [0.0f32; WIDTH];
-            for (x, b) in a.iter().zip(block.panel.chunks_exact(WIDTH)) {
+            for (group, b) in block.a.chunks_exact(block.rows).zip(block.panel.chunks_exact(WIDTH)).take(block.depth) {
                 for column in 0..WIDTH {
-                    sums[column] += x * b[column];
+                    sums[column] += group[row] * b[column];
                 }
             }
             block.out[row * block.out_stride..][..WIDTH].copy_from_slice(&sums);
@@ -246,7 +245,7 @@ mod x86 {
             unsafe {
                 let b = [_mm256_loadu_ps(panel.add(p * 16)), _mm256_loadu_ps(panel.add(p * 16 + 8))];
                 for (row, sums) in sums.iter_mut().enumerate() {
-                    let x = _mm256_set1_ps(*a.add(row * block.a_stride + p));
+                    let x = _mm256_set1_ps(*a.add(p * ROWS + row));
                     sums[0] = _mm256_fmadd_ps(x, b[0], sums[0]);
                     sums[1] = _mm256_fmadd_ps(x, b[1], sums[1]);
                 }
@@ -273,7 +272,7 @@ mod x86 {
             unsafe {
                 let b = [_mm512_loadu_ps(panel.add(p * 32)), _mm512_loadu_ps(panel.add(p * 32 + 16))];
                 for (row, sums) in sums.iter_mut().enumerate() {
-                    let x = _mm512_set1_ps(*a.add(row * block.a_stride + p));
+                    let x = _mm512_set1_ps(*a.add(p * ROWS + row));
                     sums[0] = _mm512_fmadd_ps(x, b[0], sums[0]);
                     sums[1] = _mm512_fmadd_ps(x, b[1], sums[1]);
                 }
@@ -310,19 +309,21 @@ mod tests {
             let columns = width(level);
             for depth in [1, 7, 32, 384] {
                 let rows = height(level);
+                // Packed: element p of row r is a[p * rows + r].
                 let (a, panel) = (noise(1, rows * depth), noise(2, depth * columns));
-                let mut all = vec![f32::NAN; rows * columns];
                 let run = |a: &[f32], rows, out: &mut [f32]| {
-                    multiply(level, Block { a, a_stride: depth, rows, depth, panel: &panel, out, out_stride: columns });
+                    multiply(level, Block { a, rows, depth, panel: &panel, out, out_stride: columns });
                 };
+                let mut all = vec![f32::NAN; rows * columns];
                 run(&a, rows, &mut all);
                 for row in 0..rows {
                     let mut alone = vec![f32::NAN; columns];
-                    run(&a[row * depth..], 1, &mut alone);
+                    let own: Vec<f32> = a.iter().skip(row).step_by(rows).copied().collect();
+                    run(&own, 1, &mut alone);
                     assert_eq!(alone, all[row * columns..][..columns], "{level:?}: a row depends on its neighbours");
                     for (column, got) in alone.iter().enumerate() {
                         let exact: f64 = (0..depth)
-                            .map(|p| f64::from(a[row * depth + p]) * f64::from(panel[p * columns + column]))
+                            .map(|p| f64::from(a[p * rows + row]) * f64::from(panel[p * columns + column]))
                             .sum();
                         assert!((f64::from(*got) - exact).abs() < 1e-4, "{level:?}: {got} is not {exact}");
                     }

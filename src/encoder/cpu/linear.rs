@@ -38,7 +38,7 @@ impl Panels {
     }
 
     /// `out = a * self`: `a` has `rows` rows `a_stride` apart, `out` has `rows` rows `out_stride`
-    /// apart. Elements of `out` beyond the matrix's columns are left alone.
+    /// apart. Elements of `out` beyond the matrix's columns are left alone. `packed` is scratch.
     pub(super) fn multiply(
         &self,
         level: Level,
@@ -47,21 +47,22 @@ impl Panels {
         rows: usize,
         out: &mut [f32],
         out_stride: usize,
+        packed: &mut Vec<f32>,
     ) {
         const EDGE: usize = 12 * 32;
         let (width, height) = (width(level), height(level));
         let mut edge = [0.0f32; EDGE];
+        pack_rows(a, a_stride, rows, self.depth, height, packed);
         for (panel, data) in self.data.chunks_exact(self.depth * width).enumerate() {
             let first = panel * width;
             let used = width.min(self.columns - first);
             let mut row = 0;
             while row < rows {
                 let count = height.min(rows - row);
-                let a = &a[row * a_stride..];
+                let a = &packed[row * self.depth..];
                 let target = &mut out[row * out_stride + first..];
                 let block = |out, out_stride| Block {
                     a,
-                    a_stride,
                     rows: count,
                     depth: self.depth,
                     panel: data,
@@ -77,6 +78,21 @@ impl Panels {
                     }
                 }
                 row += count;
+            }
+        }
+    }
+}
+
+/// Packs rows into groups of `height`: element `p` of row `r` of a group of `n` rows is at
+/// `p * n + r` of the group's place.
+fn pack_rows(a: &[f32], a_stride: usize, rows: usize, depth: usize, height: usize, packed: &mut Vec<f32>) {
+    packed.resize(rows * depth, 0.0);
+    for (group, target) in packed.chunks_mut(height * depth).enumerate() {
+        let count = target.len() / depth;
+        for r in 0..count {
+            let row = &a[(group * height + r) * a_stride..][..depth];
+            for (slot, x) in target[r..].iter_mut().step_by(count).zip(row) {
+                *slot = *x;
             }
         }
     }
@@ -104,10 +120,11 @@ impl Linear {
         self.bias.len()
     }
 
-    /// Applies the layer to rows of contiguous inputs; `out` has `outputs()` elements a row.
-    pub fn apply(&self, level: Level, x: &[f32], out: &mut [f32]) {
+    /// Applies the layer to rows of contiguous inputs; `out` has `outputs()` elements a row; `packed` is
+    /// scratch.
+    pub fn apply(&self, level: Level, x: &[f32], out: &mut [f32], packed: &mut Vec<f32>) {
         let rows = out.len() / self.outputs();
-        self.panels.multiply(level, x, self.panels.depth, rows, out, self.outputs());
+        self.panels.multiply(level, x, self.panels.depth, rows, out, self.outputs(), packed);
         for row in out.chunks_exact_mut(self.outputs()) {
             row.iter_mut().zip(&self.bias).for_each(|(x, b)| *x += b);
         }
