@@ -33,7 +33,27 @@ impl<'a> Metadata<'a> {
 
     /// A number rounded to 4 decimals.
     pub fn rounded(&mut self, key: &str, value: f64) -> &mut Self {
-        self.number(key, round4(value))
+        let value = round4(value);
+        let steps = (value * 1e4).round();
+        if !(0.0..1e9).contains(&steps) {
+            return self.number(key, value);
+        }
+        // Four decimals written digit by digit: the shortest form of such a number, and most of what
+        // metadata consists of.
+        self.key(key);
+        let steps = steps as u64;
+        let (whole, fraction) = (steps / 10_000, steps % 10_000);
+        match whole {
+            0..=9 => self.out.push(char::from(b'0' + whole as u8)),
+            _ => {
+                let _ = write!(self.out, "{whole}");
+            }
+        }
+        self.out.push('.');
+        let digits = [fraction / 1000, fraction / 100 % 10, fraction / 10 % 10, fraction % 10];
+        let last = digits.iter().rposition(|d| *d > 0).unwrap_or(0);
+        digits[..=last].iter().for_each(|d| self.out.push(char::from(b'0' + *d as u8)));
+        self
     }
 
     /// A number as it is; null if it is not finite.
@@ -115,5 +135,28 @@ impl<'a> Metadata<'a> {
     /// Closes the object.
     pub fn end(&mut self) {
         self.out.push(self.close);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn written(value: f64) -> String {
+        let mut out = String::new();
+        let mut object = Metadata::object(&mut out);
+        object.rounded("x", value);
+        object.end();
+        out
+    }
+
+    proptest! {
+        #[test]
+        fn rounded_numbers_are_written_in_shortest_form(value in prop_oneof![-3.0..3.0f64, 0.0..1e6f64, any::<f64>()]) {
+            let rounded = round4(value);
+            let expected = if rounded.is_finite() { format!("{{\"x\":{rounded:?}}}") } else { "{\"x\":null}".to_owned() };
+            prop_assert_eq!(written(value), expected);
+        }
     }
 }

@@ -224,39 +224,28 @@ async fn execute(
     let scored = plan.scored(&context).await?.create_physical_plan().await?;
     tracing::debug!(plan = %datafusion::physical_plan::displayable(scored.as_ref()).indent(false), "plan of traces");
 
-    let trace_rows = Arc::new(Mutex::new(TraceRows::create(run, rules, Some(labels.clone()))?));
-    let matched = Arc::new(Mutex::new(0u64));
-    let tap = {
-        let (trace_rows, matched) = (Arc::clone(&trace_rows), Arc::clone(&matched));
-        let ids = given.as_ref().map(|g| g.ids.clone());
-        Tap::new(scored, move |batch| {
-            if let Some(ids) = &ids
-                && let Some(column) = batch.column_by_name("trace_id")
-            {
-                use arrow::array::AsArray;
-                let found = column.as_string::<i32>().iter().flatten().filter(|id| ids.contains(*id)).count();
-                *matched.lock().unwrap_or_else(PoisonError::into_inner) += found as u64;
-            }
-            let mut rows = trace_rows.lock().unwrap_or_else(PoisonError::into_inner);
-            rows.write(batch).map_err(crate::engine::external)
-        })
-    };
+    let trace_rows = TraceRows::create(run, rules, Some(labels.clone()), given.as_ref().map(|g| g.ids.clone()))?;
+    let (sender, writer) = trace_rows.on_own_thread()?;
+    let tap = Tap::new(scored, move |batch| {
+        // The writer only stops listening when it has failed; its own error is the one to report.
+        sender.send(batch.clone()).map_err(|_| crate::engine::external(RunError::Plan("trace rows can't be written".into())))
+    });
     let sessions = SessionPlan {
         reliability: rules.wants("agent_reliability"),
         consistency: rules.wants("agent_consistency"),
     };
     let frame = sessions.sessions(&context, Arc::new(tap)).await?;
     let mut session_rows = SessionRows::create(run, rules, Some(labels))?;
-    for_each_batch(frame, |batch| session_rows.write(&batch).map_err(crate::engine::external)).await?;
+    let ran = for_each_batch(frame, |batch| session_rows.write(&batch).map_err(crate::engine::external)).await;
+    // The plan and with it the channel's sending end are gone; the writer comes to its end.
     drop(context);
-    let trace_rows = Arc::into_inner(trace_rows)
-        .and_then(|rows| rows.into_inner().ok())
-        .ok_or_else(|| RunError::Plan("the plan still runs after its last row".into()))?;
-    let (last_part, trace_counts) = trace_rows.finish()?;
+    let written = writer.join().map_err(|_| RunError::Plan("the writer of trace rows panicked".into()))?;
+    let (last_part, trace_counts) = written?;
+    ran?;
     let session_counts = session_rows.finish(last_part + 1)?;
     let given = given.map(|given| Given {
         non_finite: given.non_finite,
-        unmatched: given.ids.len() as u64 - *matched.lock().unwrap_or_else(PoisonError::into_inner),
+        unmatched: given.ids.len() as u64 - trace_counts.with_given_signals,
     });
     Ok((trace_counts, session_counts, given))
 }

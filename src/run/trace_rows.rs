@@ -1,6 +1,9 @@
 //! From scored rows of the plan to the tables `traces` and `scores`.
 
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::thread::JoinHandle;
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanBuilder, Float64Builder, Int64Builder, RecordBatch, StringArray, StringBuilder,
@@ -187,6 +190,7 @@ pub(super) struct TraceCounts {
     pub traces: u64,
     pub without_session: u64,
     pub failed_signals: u64,
+    pub with_given_signals: u64,
     pub coherence: Distribution,
     pub loop_detection: Distribution,
 }
@@ -199,13 +203,23 @@ pub(super) struct TraceRows {
     places: TableWriter,
     rules: Rules,
     labels: Option<ModelLabel>,
-    pub counts: TraceCounts,
+    /// Trace ids with given signals.
+    given: HashSet<String>,
+    counts: TraceCounts,
 }
+
+/// A writer at work: batches go in at the sender, and what it counted comes out at the end.
+type Writing = (SyncSender<RecordBatch>, JoinHandle<Result<(u64, TraceCounts), RunError>>);
 
 pub(super) const PLACES: &str = "places";
 
 impl TraceRows {
-    pub fn create(run: &RunDirectory, rules: &Rules, labels: Option<ModelLabel>) -> Result<Self, RunError> {
+    pub fn create(
+        run: &RunDirectory,
+        rules: &Rules,
+        labels: Option<ModelLabel>,
+        given: Option<HashSet<String>>,
+    ) -> Result<Self, RunError> {
         let place = |name| Field::new(name, DataType::UInt64, true);
         let places = Arc::new(Schema::new(vec![place("input_position"), place("output_position")]));
         Ok(Self {
@@ -214,18 +228,33 @@ impl TraceRows {
             places: TableWriter::create(&run.work(), PLACES, places)?,
             rules: rules.clone(),
             labels,
+            given: given.unwrap_or_default(),
             counts: TraceCounts::default(),
         })
     }
 
+    /// Writes on a thread of its own, so that encoding files does not hold up the plan. At most a
+    /// few batches wait.
+    pub fn on_own_thread(mut self) -> Result<Writing, RunError> {
+        let (sender, receiver) = std::sync::mpsc::sync_channel::<RecordBatch>(4);
+        let thread = std::thread::Builder::new().name("write-traces".into()).spawn(move || {
+            while let Ok(batch) = receiver.recv() {
+                self.write(&batch)?;
+            }
+            self.finish()
+        });
+        let thread = thread.map_err(|e| RunError::Plan(format!("a writing thread could not be started: {e}")))?;
+        Ok((sender, thread))
+    }
+
     /// Closes the tables; returns the number of the last part of `scores`, and the counts.
-    pub fn finish(self) -> Result<(u64, TraceCounts), RunError> {
+    fn finish(self) -> Result<(u64, TraceCounts), RunError> {
         self.traces.finish()?;
         self.places.finish()?;
         Ok((self.scores.finish()?, self.counts))
     }
 
-    pub fn write(&mut self, batch: &RecordBatch) -> Result<(), RunError> {
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), RunError> {
         let rows = self.convert(batch).map_err(|e| RunError::Plan(format!("a result batch could not be built: {e}")))?;
         let (traces, scores) = rows;
         self.traces.write(&traces)?;
@@ -261,6 +290,7 @@ impl TraceRows {
             let session_id = optional(session_ids, row);
             let environment = optional(environments, row);
             self.counts.traces += 1;
+            self.counts.with_given_signals += u64::from(self.given.contains(trace_id));
             self.counts.without_session += u64::from(session_id.is_none());
             let mut failed_here = false;
             buffer.clear();

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, Float64Array, Float64Builder, ListBuilder, StringArray, StringBuilder, StructArray,
+    Array, ArrayRef, AsArray, BooleanArray, Float64Array, Float64Builder, Int64Builder, ListBuilder, StringArray,
+    StringBuilder, StructArray,
 };
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Float64Type};
 use datafusion::common::{ScalarValue, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
-use datafusion::logical_expr::{Accumulator, AggregateUDFImpl, Signature, Volatility};
+use datafusion::logical_expr::{Accumulator, AggregateUDFImpl, EmitTo, GroupsAccumulator, Signature, Volatility};
 
 use super::FunctionDoc;
 use crate::metric::agent_consistency::agent_consistency;
@@ -105,29 +106,119 @@ impl AggregateUDFImpl for SessionMetric {
         Ok(vec![list("signals", DataType::Float64), list("trace_ids", DataType::Utf8)])
     }
     fn accumulator(&self, _: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(SessionAccumulator {
-            metric: self.metric,
-            weights: self.weights.clone(),
-            signals: Vec::new(),
-            trace_ids: Vec::new(),
-        }))
+        Ok(Box::new(OneSession { scorer: self.scorer(), session: Session::default() }))
+    }
+    fn groups_accumulator_supported(&self, _: AccumulatorArgs) -> bool {
+        true
+    }
+    fn create_groups_accumulator(&self, _: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
+        Ok(Box::new(ManySessions { scorer: self.scorer(), sessions: Vec::new(), bytes: 0 }))
+    }
+}
+
+impl SessionMetric {
+    fn scorer(&self) -> Scorer {
+        Scorer { metric: self.metric, weights: self.weights.clone() }
+    }
+}
+
+/// The traces of one session, in the order in which they came.
+#[derive(Debug, Default)]
+struct Session {
+    signals: Vec<[Option<f64>; 4]>,
+    /// All trace ids, one after the other; a trace without a given id is named by its number.
+    ids: String,
+    /// Where each id ends; as long as `signals`.
+    id_ends: Vec<usize>,
+}
+
+impl Session {
+    fn push(&mut self, signals: [Option<f64>; 4], trace_id: Option<&str>) {
+        match trace_id {
+            Some(id) => self.ids.push_str(id),
+            None => self.ids.push_str(&(self.signals.len() + 1).to_string()),
+        }
+        self.id_ends.push(self.ids.len());
+        self.signals.push(signals);
+    }
+
+    fn trace_ids(&self) -> Vec<&str> {
+        let starts = std::iter::once(0).chain(self.id_ends.iter().copied());
+        starts.zip(&self.id_ends).map(|(start, end)| &self.ids[start..*end]).collect()
+    }
+
+    fn bytes(&self) -> usize {
+        size_of_val(self)
+            + self.signals.capacity() * size_of::<[Option<f64>; 4]>()
+            + self.ids.capacity()
+            + self.id_ends.capacity() * size_of::<usize>()
     }
 }
 
 #[derive(Debug)]
-struct SessionAccumulator {
+struct Scorer {
     metric: Metric,
     weights: SignalWeights,
-    signals: Vec<[Option<f64>; 4]>,
-    /// As long as `signals`; a trace without a given id is named by its number.
-    trace_ids: Vec<String>,
 }
 
-impl SessionAccumulator {
-    fn push(&mut self, signals: [Option<f64>; 4], trace_id: Option<&str>) {
-        let id = trace_id.map_or_else(|| (self.signals.len() + 1).to_string(), str::to_owned);
-        self.signals.push(signals);
-        self.trace_ids.push(id);
+impl Scorer {
+    /// The result column of some sessions.
+    fn score(&self, sessions: &[Session]) -> Result<StructArray> {
+        let (mut scores, mut raws) = (Float64Builder::new(), Float64Builder::new());
+        let mut evaluated = Int64Builder::new();
+        let mut flagged = ListBuilder::new(StringBuilder::new());
+        let (mut reasons, mut details) = (StringBuilder::new(), StringBuilder::new());
+        let mut signals = Vec::new();
+        for session in sessions {
+            signals.clear();
+            signals.extend(session.signals.iter().map(
+                |[confidence, loop_detection, tool_correctness, coherence]| Signals {
+                    confidence: *confidence,
+                    loop_detection: *loop_detection,
+                    tool_correctness: *tool_correctness,
+                    coherence: *coherence,
+                },
+            ));
+            let trace_ids = session.trace_ids();
+            let traces = SessionSignals { trace_ids: &trace_ids, signals: &signals, any_source: true };
+            let (score, raw, count, reason, metadata) = match self.metric {
+                Metric::Reliability => {
+                    let r = agent_reliability(traces, &self.weights);
+                    r.flagged.iter().for_each(|&at| flagged.values().append_value(trace_ids[at]));
+                    (r.score, r.score_raw, r.evaluated_traces, r.reason, r.metadata)
+                }
+                Metric::Consistency => {
+                    let c = agent_consistency(traces, &self.weights);
+                    (c.score, c.score_raw, c.evaluated_traces, c.reason, c.metadata)
+                }
+            };
+            scores.append_value(score);
+            raws.append_value(raw);
+            evaluated.append_value(count as i64);
+            flagged.append(true);
+            reasons.append_value(reason);
+            details.append_value(metadata);
+        }
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(scores.finish()),
+            Arc::new(raws.finish()),
+            Arc::new(evaluated.finish()),
+            Arc::new(flagged.finish()),
+            Arc::new(reasons.finish()),
+            Arc::new(details.finish()),
+        ];
+        Ok(StructArray::try_new(result_fields(), columns, None)?)
+    }
+}
+
+/// Calls `push` with the session each row belongs to, its signals and its trace id.
+fn for_each_trace(values: &[ArrayRef], mut push: impl FnMut(usize, [Option<f64>; 4], Option<&str>)) {
+    let columns: Vec<&Float64Array> = values.iter().take(4).map(|v| v.as_primitive::<Float64Type>()).collect();
+    let ids: Option<&StringArray> = values.get(4).map(|ids| ids.as_string());
+    for row in 0..values.first().map_or(0, |v| v.len()) {
+        let signals = std::array::from_fn(|i| number(columns[i], row));
+        let id = ids.filter(|ids| ids.is_valid(row)).map(|ids| ids.value(row));
+        push(row, signals, id);
     }
 }
 
@@ -135,85 +226,138 @@ fn number(array: &Float64Array, row: usize) -> Option<f64> {
     array.is_valid(row).then(|| array.value(row))
 }
 
-impl Accumulator for SessionAccumulator {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        let columns: Vec<&Float64Array> = values.iter().take(4).map(|v| v.as_primitive::<Float64Type>()).collect();
-        let ids: Option<&StringArray> = values.get(4).map(|ids| ids.as_string());
-        for row in 0..values.first().map_or(0, |v| v.len()) {
-            let signals = std::array::from_fn(|i| number(columns[i], row));
-            let id = ids.filter(|ids| ids.is_valid(row)).map(|ids| ids.value(row));
-            self.push(signals, id);
-        }
-        Ok(())
-    }
-
-    fn evaluate(&mut self) -> Result<ScalarValue> {
-        let signals: Vec<Signals> = self
-            .signals
-            .iter()
-            .map(|[confidence, loop_detection, tool_correctness, coherence]| Signals {
-                confidence: *confidence,
-                loop_detection: *loop_detection,
-                tool_correctness: *tool_correctness,
-                coherence: *coherence,
-            })
-            .collect();
-        let trace_ids: Vec<&str> = self.trace_ids.iter().map(String::as_str).collect();
-        let session = SessionSignals { trace_ids: &trace_ids, signals: &signals, any_source: true };
-        let (score, raw, evaluated, flagged, reason, details) = match self.metric {
-            Metric::Reliability => {
-                let r = agent_reliability(session, &self.weights);
-                (r.score, r.score_raw, r.evaluated_traces, r.flagged, r.reason, r.metadata)
-            }
-            Metric::Consistency => {
-                let c = agent_consistency(session, &self.weights);
-                (c.score, c.score_raw, c.evaluated_traces, Vec::new(), c.reason, c.metadata)
-            }
-        };
-        let mut flagged_ids = ListBuilder::new(StringBuilder::new());
-        flagged.iter().for_each(|&at| flagged_ids.values().append_value(trace_ids[at]));
-        flagged_ids.append(true);
-        let columns: Vec<ArrayRef> = vec![
-            Arc::new(Float64Array::from(vec![score])),
-            Arc::new(Float64Array::from(vec![raw])),
-            Arc::new(arrow::array::Int64Array::from(vec![evaluated as i64])),
-            Arc::new(flagged_ids.finish()),
-            Arc::new(StringArray::from(vec![reason])),
-            Arc::new(StringArray::from(vec![details])),
-        ];
-        Ok(ScalarValue::Struct(Arc::new(StructArray::try_new(result_fields(), columns, None)?)))
-    }
-
-    fn size(&self) -> usize {
-        size_of_val(self)
-            + self.signals.capacity() * size_of::<[Option<f64>; 4]>()
-            + self.trace_ids.iter().map(|id| id.capacity() + size_of::<String>()).sum::<usize>()
-    }
-
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        let mut signals = ListBuilder::new(Float64Builder::new());
-        self.signals.iter().flatten().for_each(|s| signals.values().append_option(*s));
+/// Partial states of sessions as two list columns, so that partitions can be merged.
+fn states(sessions: &[Session]) -> Vec<ArrayRef> {
+    let mut signals = ListBuilder::new(Float64Builder::new());
+    let mut ids = ListBuilder::new(StringBuilder::new());
+    for session in sessions {
+        session.signals.iter().flatten().for_each(|s| signals.values().append_option(*s));
         signals.append(true);
-        let mut ids = ListBuilder::new(StringBuilder::new());
-        self.trace_ids.iter().for_each(|id| ids.values().append_value(id));
+        session.trace_ids().iter().for_each(|id| ids.values().append_value(id));
         ids.append(true);
-        Ok(vec![ScalarValue::List(Arc::new(signals.finish())), ScalarValue::List(Arc::new(ids.finish()))])
+    }
+    vec![Arc::new(signals.finish()), Arc::new(ids.finish())]
+}
+
+fn for_each_state(states: &[ArrayRef], mut push: impl FnMut(usize, [Option<f64>; 4], &str)) {
+    let (signals, ids) = (states[0].as_list::<i32>(), states[1].as_list::<i32>());
+    for row in 0..signals.len() {
+        if signals.is_null(row) {
+            continue;
+        }
+        let values = signals.value(row);
+        let values = values.as_primitive::<Float64Type>();
+        let names = ids.value(row);
+        let names = names.as_string::<i32>();
+        for at in 0..names.len() {
+            push(row, std::array::from_fn(|i| number(values, at * 4 + i)), names.value(at));
+        }
+    }
+}
+
+/// For a query without GROUP BY.
+#[derive(Debug)]
+struct OneSession {
+    scorer: Scorer,
+    session: Session,
+}
+
+impl Accumulator for OneSession {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        for_each_trace(values, |_, signals, id| self.session.push(signals, id));
+        Ok(())
+    }
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        let scored = self.scorer.score(std::slice::from_ref(&self.session))?;
+        Ok(ScalarValue::Struct(Arc::new(scored)))
+    }
+    fn size(&self) -> usize {
+        size_of_val(self) + self.session.bytes()
+    }
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        let columns = states(std::slice::from_ref(&self.session));
+        columns.iter().map(|column| ScalarValue::try_from_array(column, 0)).collect()
+    }
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        for_each_state(states, |_, signals, id| self.session.push(signals, Some(id)));
+        Ok(())
+    }
+}
+
+/// For GROUP BY: all sessions of a batch become result columns at once.
+#[derive(Debug)]
+struct ManySessions {
+    scorer: Scorer,
+    sessions: Vec<Session>,
+    /// What the sessions hold, kept while they grow: counting it anew for every batch would be
+    /// quadratic.
+    bytes: usize,
+}
+
+impl ManySessions {
+    fn grow(&mut self, groups: usize) {
+        self.sessions.resize_with(self.sessions.len().max(groups), Session::default);
     }
 
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        let (signals, ids) = (states[0].as_list::<i32>(), states[1].as_list::<i32>());
-        for row in 0..signals.len() {
-            if signals.is_null(row) {
-                continue;
+    fn push(&mut self, group: usize, signals: [Option<f64>; 4], id: Option<&str>) {
+        self.sessions[group].push(signals, id);
+        self.bytes += size_of_val(&signals) + id.map_or(20, str::len) + size_of::<usize>();
+    }
+
+    fn take(&mut self, emit: EmitTo) -> Vec<Session> {
+        let taken = emit.take_needed(&mut self.sessions);
+        let left: usize = self.sessions.iter().map(|s| s.signals.len()).sum();
+        let gone: usize = taken.iter().map(|s| s.signals.len()).sum();
+        self.bytes = self.bytes / (left + gone).max(1) * left;
+        taken
+    }
+}
+
+impl GroupsAccumulator for ManySessions {
+    fn update_batch(
+        &mut self,
+        values: &[ArrayRef],
+        groups: &[usize],
+        filter: Option<&BooleanArray>,
+        total: usize,
+    ) -> Result<()> {
+        self.grow(total);
+        for_each_trace(values, |row, signals, id| {
+            if filter.is_none_or(|f| f.is_valid(row) && f.value(row)) {
+                self.push(groups[row], signals, id);
             }
-            let values = signals.value(row);
-            let values = values.as_primitive::<Float64Type>();
-            let names = ids.value(row);
-            let names = names.as_string::<i32>();
-            for at in 0..names.len() {
-                self.push(std::array::from_fn(|i| number(values, at * 4 + i)), Some(names.value(at)));
-            }
-        }
+        });
         Ok(())
+    }
+    fn evaluate(&mut self, emit: EmitTo) -> Result<ArrayRef> {
+        let sessions = self.take(emit);
+        Ok(Arc::new(self.scorer.score(&sessions)?))
+    }
+    fn state(&mut self, emit: EmitTo) -> Result<Vec<ArrayRef>> {
+        Ok(states(&self.take(emit)))
+    }
+    fn merge_batch(
+        &mut self,
+        values: &[ArrayRef],
+        groups: &[usize],
+        total: usize,
+    ) -> Result<()> {
+        self.grow(total);
+        for_each_state(values, |row, signals, id| self.push(groups[row], signals, Some(id)));
+        Ok(())
+    }
+    fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
+        let mut rows: Vec<Session> = Vec::new();
+        for_each_trace(values, |row, signals, id| {
+            let mut session = Session::default();
+            if filter.is_none_or(|f| f.is_valid(row) && f.value(row)) {
+                session.push(signals, id);
+            }
+            rows.push(session);
+        });
+        Ok(states(&rows))
+    }
+    fn size(&self) -> usize {
+        size_of_val(self) + self.sessions.capacity() * size_of::<Session>() + self.bytes
     }
 }
