@@ -19,9 +19,6 @@ use nightmill::text::TextMode;
 use nightmill::trace::{BatchLimits, ColumnMap, OnBadFile, ReadOptions, TraceColumns, TraceSource, discover};
 use parquet::arrow::ArrowWriter;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 const DISTINCT: u64 = 2000;
 
 fn write_traces(path: &Path, traces: u64) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use datafusion::error::Result;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
-use datafusion::execution::memory_pool::{FairSpillPool, GreedyMemoryPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
+use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation, UnboundedMemoryPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
@@ -46,8 +46,13 @@ const LEAST_MEMORY: usize = 64 << 20;
 pub fn engine_session(options: &EngineOptions) -> Result<SessionContext> {
     let spill = DiskManagerBuilder::default()
         .with_mode(DiskManagerMode::Directories(vec![options.spill_folder.clone()]));
+    let memory = options.memory.max(LEAST_MEMORY);
+    // Spilled runs merged at once in each partition: enough that one level of merging is the rule, few
+    // enough that their batches fit into any limit.
+    const FAN_IN: usize = 8;
     let runtime = RuntimeEnvBuilder::new()
-        .with_memory_pool(Arc::new(SplitPool::new(options.memory.max(LEAST_MEMORY))))
+        .with_max_spill_merge_fan_in(FAN_IN)
+        .with_memory_pool(Arc::new(SplitPool::new(memory)))
         .with_disk_manager_builder(spill)
         .build_arc()?;
     let mut config = SessionConfig::new()
@@ -68,19 +73,19 @@ pub fn engine_session(options: &EngineOptions) -> Result<SessionContext> {
     Ok(context)
 }
 
-/// Memory for operators that can spill, shared fairly, apart from memory for those that can't (merging
-/// sorted streams, passing batches on). In one pool the first would take everything and the last step
-/// of a plan would find nothing left.
+/// Memory for operators that can spill, shared fairly and bounded; operators that can't (merging sorted
+/// streams, passing batches on) are counted and never refused. Each holds a few batches a stream, their
+/// number is bounded by the fan-in, and refusing the last merge of a plan would throw a night's work
+/// away over an estimate: DataFusion counts shared buffers once for every batch that uses them.
 #[derive(Debug)]
 struct SplitPool {
     spilling: FairSpillPool,
-    holding: GreedyMemoryPool,
+    holding: UnboundedMemoryPool,
 }
 
 impl SplitPool {
     fn new(bytes: usize) -> Self {
-        let holding = bytes / 2;
-        Self { spilling: FairSpillPool::new(bytes - holding), holding: GreedyMemoryPool::new(holding) }
+        Self { spilling: FairSpillPool::new(bytes), holding: UnboundedMemoryPool::default() }
     }
 
     fn of(&self, consumer: &MemoryConsumer) -> &dyn MemoryPool {
@@ -117,9 +122,6 @@ impl MemoryPool for SplitPool {
         self.spilling.reserved() + self.holding.reserved()
     }
     fn memory_limit(&self) -> MemoryLimit {
-        match (self.spilling.memory_limit(), self.holding.memory_limit()) {
-            (MemoryLimit::Finite(a), MemoryLimit::Finite(b)) => MemoryLimit::Finite(a + b),
-            (other, _) => other,
-        }
+        self.spilling.memory_limit()
     }
 }

@@ -26,7 +26,7 @@ pub struct EngineRequest {
 impl EngineRequest {
     /// Bytes for sorting and aggregating before they spill.
     pub fn plan_memory(&self) -> usize {
-        self.memory_limit / 3
+        self.memory_limit / 8
     }
 
     /// Bytes for remembering which texts were seen.
