@@ -135,6 +135,11 @@ impl SessionPlan {
     /// # Errors
     /// DataFusion's.
     pub async fn sessions(&self, context: &SessionContext, traces: Arc<dyn TableProvider>) -> Result<DataFrame> {
+        // Rows arrive sorted by session in one stream: folding them where they come needs no shuffle, and
+        // no buffers between one.
+        let mut state = context.state();
+        state.config_mut().options_mut().execution.target_partitions = 1;
+        let context = SessionContext::new_with_state(state);
         context.register_table("scored", traces)?;
         let metric = |wanted: bool, name: &str| match wanted {
             true => format!("{name}(confidence, loop_detection, tool_correctness, coherence, trace_id)"),

@@ -70,7 +70,7 @@ pub fn aggregate(request: &AggregateRequest) -> Result<(Summary, PathBuf), RunEr
     }
     let run = RunDirectory::create(&request.out, request.overwrite)?;
     let ids = || TraceSource::open(files.clone(), reading(Vec::new()), Arc::default());
-    let merge_repeated = repeated_trace_ids(ids, request.engine.index_memory() / 64)?;
+    let merge_repeated = repeated_trace_ids(ids, request.engine.index_memory() / 32)?;
     stages.end("open and check");
     let runtime = runtime(request.engine.threads)?;
     let (traces, without_session, sessions) =

@@ -178,7 +178,7 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
 /// Whether trace ids repeat. Reads the id column alone.
 fn repeats(request: &ScoreRequest, files: &[SourceFile]) -> Result<bool, RunError> {
     let columns = TraceColumns { input: false, output: false, session_required: false, signals: Vec::new() };
-    let most = request.engine.index_memory() / 64;
+    let most = request.engine.index_memory() / 32;
     let open = || TraceSource::open(files.to_vec(), reading(request, columns.clone()), Arc::default());
     Ok(repeated_trace_ids(open, most)?)
 }
