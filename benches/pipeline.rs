@@ -5,6 +5,15 @@
 //! the run directory. The baseline of each row is the row before it: what does the next step cost?
 //!
 //! `cargo bench --bench pipeline -- [TRACES] [THREADS]`
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a failed test is a panic, and its output is for people"
+)]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,23 +21,32 @@ use std::time::Instant;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray, TimestampMicrosecondArray};
 use nightmill::embed::EmbeddingService;
-use nightmill::engine::{EngineOptions, ScorePlan, SessionPlan, Tap, engine_session, for_each_batch, traces_table};
+use nightmill::engine::{
+    EngineOptions, ScorePlan, SessionPlan, Tap, engine_session, for_each_batch, traces_table,
+};
 use nightmill::metric::SignalWeights;
 use nightmill::run::{EngineRequest, Progress, Rules, ScoreRequest, load_service, score};
 use nightmill::text::TextMode;
-use nightmill::trace::{BatchLimits, ColumnMap, OnBadFile, ReadOptions, TraceColumns, TraceSource, discover};
+use nightmill::trace::{
+    BatchLimits, ColumnMap, OnBadFile, ReadOptions, TraceColumns, TraceSource, discover,
+};
 use parquet::arrow::ArrowWriter;
 
 const DISTINCT: u64 = 2000;
 
 fn write_traces(path: &Path, traces: u64) {
-    let words = ["order", "refund", "parcel", "late", "invoice", "shoe", "blue", "account", "login", "reset", "mail", "card"];
+    let words = [
+        "order", "refund", "parcel", "late", "invoice", "shoe", "blue", "account", "login",
+        "reset", "mail", "card",
+    ];
     let pool: Vec<String> = (0..DISTINCT)
         .map(|i| {
             let mut state = i + 1;
             let mut text = format!("case {i}:");
             for _ in 0..12 {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
                 text.push(' ');
                 text.push_str(words[(state >> 33) as usize % words.len()]);
             }
@@ -38,17 +56,62 @@ fn write_traces(path: &Path, traces: u64) {
     let mut writer: Option<ArrowWriter<std::fs::File>> = None;
     let rows: Vec<u64> = (0..traces).collect();
     for chunk in rows.chunks(20_000) {
-        let pick = |i: u64, salt: u64| pool[(i.wrapping_mul(2_654_435_761).wrapping_add(salt) >> 7) as usize % pool.len()].as_str();
+        let pick = |i: u64, salt: u64| {
+            pool[(i.wrapping_mul(2_654_435_761).wrapping_add(salt) >> 7) as usize % pool.len()]
+                .as_str()
+        };
         let columns: Vec<(&str, ArrayRef)> = vec![
-            ("trace_id", Arc::new(chunk.iter().map(|i| Some(format!("{:032x}", i * 7919 + 12345))).collect::<StringArray>())),
-            ("session_id", Arc::new(chunk.iter().map(|i| Some(format!("session-{:09}", i / 6))).collect::<StringArray>())),
-            ("started_at", Arc::new(chunk.iter().map(|i| Some(1_767_225_600_000_000 + *i as i64 * 1_000_000)).collect::<TimestampMicrosecondArray>().with_timezone("UTC"))),
-            ("input", Arc::new(chunk.iter().map(|i| Some(pick(*i, 1))).collect::<StringArray>())),
-            ("output", Arc::new(chunk.iter().map(|i| Some(pick(*i, 77))).collect::<StringArray>())),
+            (
+                "trace_id",
+                Arc::new(
+                    chunk
+                        .iter()
+                        .map(|i| Some(format!("{:032x}", i * 7919 + 12345)))
+                        .collect::<StringArray>(),
+                ),
+            ),
+            (
+                "session_id",
+                Arc::new(
+                    chunk
+                        .iter()
+                        .map(|i| Some(format!("session-{:09}", i / 6)))
+                        .collect::<StringArray>(),
+                ),
+            ),
+            (
+                "started_at",
+                Arc::new(
+                    chunk
+                        .iter()
+                        .map(|i| Some(1_767_225_600_000_000 + *i as i64 * 1_000_000))
+                        .collect::<TimestampMicrosecondArray>()
+                        .with_timezone("UTC"),
+                ),
+            ),
+            (
+                "input",
+                Arc::new(
+                    chunk
+                        .iter()
+                        .map(|i| Some(pick(*i, 1)))
+                        .collect::<StringArray>(),
+                ),
+            ),
+            (
+                "output",
+                Arc::new(
+                    chunk
+                        .iter()
+                        .map(|i| Some(pick(*i, 77)))
+                        .collect::<StringArray>(),
+                ),
+            ),
         ];
         let batch = RecordBatch::try_from_iter(columns).unwrap();
         let writer = writer.get_or_insert_with(|| {
-            ArrowWriter::try_new(std::fs::File::create(path).unwrap(), batch.schema(), None).unwrap()
+            ArrowWriter::try_new(std::fs::File::create(path).unwrap(), batch.schema(), None)
+                .unwrap()
         });
         writer.write(&batch).unwrap();
         writer.flush().unwrap();
@@ -58,7 +121,10 @@ fn write_traces(path: &Path, traces: u64) {
 
 fn rules() -> Rules {
     Rules {
-        metrics: nightmill::metric::ALL.iter().map(|m| m.name.to_owned()).collect(),
+        metrics: nightmill::metric::ALL
+            .iter()
+            .map(|m| m.name.to_owned())
+            .collect(),
         thresholds: Default::default(),
         window: 3,
         weights: SignalWeights::default(),
@@ -70,7 +136,12 @@ fn rules() -> Rules {
 
 fn source(path: &Path) -> Arc<TraceSource> {
     let files = discover(&[path.display().to_string()], None).unwrap();
-    let columns = TraceColumns { input: true, output: true, session_required: true, signals: Vec::new() };
+    let columns = TraceColumns {
+        input: true,
+        output: true,
+        session_required: true,
+        signals: Vec::new(),
+    };
     let options = ReadOptions {
         columns,
         map: ColumnMap::default(),
@@ -82,9 +153,17 @@ fn source(path: &Path) -> Arc<TraceSource> {
 }
 
 /// Runs the plan with nobody writing; returns the number of session rows.
-fn plan(path: &Path, service: &Arc<EmbeddingService>, engine: &EngineRequest, sessions: bool) -> usize {
+fn plan(
+    path: &Path,
+    service: &Arc<EmbeddingService>,
+    engine: &EngineRequest,
+    sessions: bool,
+) -> usize {
     let folder = tempfile::tempdir().unwrap();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(engine.threads).build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(engine.threads)
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let context = engine_session(&EngineOptions {
             threads: engine.threads,
@@ -97,14 +176,30 @@ fn plan(path: &Path, service: &Arc<EmbeddingService>, engine: &EngineRequest, se
             text_mode: TextMode::Compat,
         })
         .unwrap();
-        context.register_table("traces", Arc::new(traces_table(source(path), engine.threads).unwrap())).unwrap();
-        let plan = ScorePlan { merge_repeated: false, given_signals: Vec::new(), coherence: true, loop_detection: true };
+        context
+            .register_table(
+                "traces",
+                Arc::new(traces_table(source(path), engine.threads).unwrap()),
+            )
+            .unwrap();
+        let plan = ScorePlan {
+            merge_repeated: false,
+            given_signals: Vec::new(),
+            coherence: true,
+            loop_detection: true,
+        };
         let frame = plan.scored(&context).await.unwrap();
         let mut rows = 0;
         if sessions {
             let scored = frame.create_physical_plan().await.unwrap();
-            let plan = SessionPlan { reliability: true, consistency: true };
-            let frame = plan.sessions(&context, Arc::new(Tap::new(scored, |_| Ok(())))).await.unwrap();
+            let plan = SessionPlan {
+                reliability: true,
+                consistency: true,
+            };
+            let frame = plan
+                .sessions(&context, Arc::new(Tap::new(scored, |_| Ok(()))))
+                .await
+                .unwrap();
             for_each_batch(frame, |batch| {
                 rows += batch.num_rows();
                 Ok(())
@@ -124,7 +219,10 @@ fn plan(path: &Path, service: &Arc<EmbeddingService>, engine: &EngineRequest, se
 }
 
 fn main() {
-    let numbers: Vec<u64> = std::env::args().skip(1).filter_map(|a| a.parse().ok()).collect();
+    let numbers: Vec<u64> = std::env::args()
+        .skip(1)
+        .filter_map(|a| a.parse().ok())
+        .collect();
     let traces = numbers.first().copied().unwrap_or(600_000);
     let threads = numbers.get(1).copied().unwrap_or(2) as usize;
     let folder = tempfile::tempdir().unwrap();
@@ -149,14 +247,21 @@ fn main() {
             })
             .collect();
         seconds.sort_by(f64::total_cmp);
-        println!("{what:<52} {:>9.0} traces/s  ({:.2} s, median of 3)", traces as f64 / seconds[1], seconds[1]);
+        println!(
+            "{what:<52} {:>9.0} traces/s  ({:.2} s, median of 3)",
+            traces as f64 / seconds[1],
+            seconds[1]
+        );
     };
     println!("{traces} traces, {DISTINCT} distinct texts, {threads} threads");
     report("read, coherence, loop windows", &mut || {
         assert_eq!(plan(&path, &service, &engine, false) as u64, traces);
     });
     report("  + both session metrics", &mut || {
-        assert_eq!(plan(&path, &service, &engine, true) as u64, traces.div_ceil(6));
+        assert_eq!(
+            plan(&path, &service, &engine, true) as u64,
+            traces.div_ceil(6)
+        );
     });
     let request = ScoreRequest {
         paths: vec![path.display().to_string()],
@@ -170,7 +275,10 @@ fn main() {
         engine: engine.clone(),
         report: true,
     };
-    report("whole run: + embedding the pool, writing, report", &mut || {
-        score(&request, &Progress::default()).unwrap();
-    });
+    report(
+        "whole run: + embedding the pool, writing, report",
+        &mut || {
+            score(&request, &Progress::default()).unwrap();
+        },
+    );
 }

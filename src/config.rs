@@ -92,12 +92,38 @@ pub struct Settings {
 
 /// All keys of the file, as written there.
 const KEYS: &[&str] = &[
-    "format", "map", "json_columns", "text_mode", "metrics", "signals", "weights", "threshold", "window",
-    "on_no_evaluable", "on_bad_file", "fail_under", "model", "device", "precision", "memory_limit", "threads",
-    "cache", "no_cache", "overwrite", "offline", "json",
+    "format",
+    "map",
+    "json_columns",
+    "text_mode",
+    "metrics",
+    "signals",
+    "weights",
+    "threshold",
+    "window",
+    "on_no_evaluable",
+    "on_bad_file",
+    "fail_under",
+    "model",
+    "device",
+    "precision",
+    "memory_limit",
+    "threads",
+    "cache",
+    "no_cache",
+    "overwrite",
+    "offline",
+    "json",
 ];
 const SWITCHES: &[&str] = &["no_cache", "overwrite", "offline", "json"];
-const LISTS: &[&str] = &["map", "json_columns", "metrics", "weights", "threshold", "fail_under"];
+const LISTS: &[&str] = &[
+    "map",
+    "json_columns",
+    "metrics",
+    "weights",
+    "threshold",
+    "fail_under",
+];
 const VARIABLE_PREFIX: &str = "NIGHTMILL_";
 /// Variables that are no settings of a run.
 const OTHER_VARIABLES: &[&str] = &["NIGHTMILL_CPU_LEVEL", "NIGHTMILL_CONFIG"];
@@ -165,11 +191,17 @@ impl Settings {
     pub fn complete(self, file: Option<&Path>) -> Result<Self, SettingsError> {
         let environment: Vec<(String, String)> = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .filter(|(name, _)| name.starts_with(VARIABLE_PREFIX) && !OTHER_VARIABLES.contains(&name.as_str()))
-            .filter(|(name, _)| !name.starts_with("NIGHTMILL_F32_") && !name.starts_with("NIGHTMILL_REQUIRE_"))
+            .filter(|(name, _)| {
+                name.starts_with(VARIABLE_PREFIX) && !OTHER_VARIABLES.contains(&name.as_str())
+            })
+            .filter(|(name, _)| {
+                !name.starts_with("NIGHTMILL_F32_") && !name.starts_with("NIGHTMILL_REQUIRE_")
+            })
             .collect();
         let from_environment = Self::of_variables(&environment)?;
-        let named = file.map(Path::to_owned).or_else(|| std::env::var_os("NIGHTMILL_CONFIG").map(PathBuf::from));
+        let named = file
+            .map(Path::to_owned)
+            .or_else(|| std::env::var_os("NIGHTMILL_CONFIG").map(PathBuf::from));
         let from_file = match named {
             Some(path) => Self::of_file(&path)?,
             None if Path::new(FILE).exists() => Self::of_file(Path::new(FILE))?,
@@ -180,12 +212,15 @@ impl Settings {
 
     fn of_file(path: &Path) -> Result<Self, SettingsError> {
         let shown = path.display();
-        let text = std::fs::read_to_string(path).map_err(|e| SettingsError(format!("`{shown}`: {e}")))?;
+        let text =
+            std::fs::read_to_string(path).map_err(|e| SettingsError(format!("`{shown}`: {e}")))?;
         Self::of_toml(&text).map_err(|e| SettingsError(format!("`{shown}`: {e}")))
     }
 
     fn of_toml(text: &str) -> Result<Self, SettingsError> {
-        let table: toml::Table = text.parse().map_err(|e: toml::de::Error| SettingsError(e.to_string()))?;
+        let table: toml::Table = text
+            .parse()
+            .map_err(|e: toml::de::Error| SettingsError(e.to_string()))?;
         if let Some(unknown) = table.keys().find(|key| !KEYS.contains(&key.as_str())) {
             return problem(format!(
                 "unknown key `{unknown}`{}; keys are {}",
@@ -193,7 +228,9 @@ impl Settings {
                 KEYS.join(", ")
             ));
         }
-        table.try_into().map_err(|e: toml::de::Error| SettingsError(e.to_string()))
+        table
+            .try_into()
+            .map_err(|e: toml::de::Error| SettingsError(e.to_string()))
     }
 
     fn of_variables(variables: &[(String, String)]) -> Result<Self, SettingsError> {
@@ -210,7 +247,11 @@ impl Settings {
                 match value.as_str() {
                     "1" | "true" => toml::Value::Boolean(true),
                     "" | "0" | "false" => toml::Value::Boolean(false),
-                    other => return problem(format!("variable `{name}` is `{other}`, expected true or false")),
+                    other => {
+                        return problem(format!(
+                            "variable `{name}` is `{other}`, expected true or false"
+                        ));
+                    }
                 }
             } else if LISTS.contains(&key.as_str()) && value.is_empty() {
                 continue;
@@ -219,7 +260,9 @@ impl Settings {
             };
             table.insert(key, value);
         }
-        table.try_into().map_err(|e: toml::de::Error| SettingsError(format!("environment: {e}")))
+        table
+            .try_into()
+            .map_err(|e: toml::de::Error| SettingsError(format!("environment: {e}")))
     }
 
     /// These settings where given, else the others.
@@ -256,11 +299,16 @@ impl Settings {
 ///
 /// # Errors
 /// If an item has no `=`.
-pub fn split_pairs(setting: &str, items: &[String]) -> Result<Vec<(String, String)>, SettingsError> {
+pub fn split_pairs(
+    setting: &str,
+    items: &[String],
+) -> Result<Vec<(String, String)>, SettingsError> {
     items
         .iter()
         .map(|item| match item.split_once('=') {
-            Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.trim().to_owned())),
+            Some((key, value)) if !key.trim().is_empty() => {
+                Ok((key.trim().to_owned(), value.trim().to_owned()))
+            }
             _ => problem(format!("--{setting} {item}: expected NAME=VALUE")),
         })
         .collect()
@@ -275,7 +323,9 @@ pub fn number_pairs(setting: &str, items: &[String]) -> Result<Vec<(String, f64)
         .into_iter()
         .map(|(key, value)| match value.parse::<f64>() {
             Ok(number) => Ok((key, number)),
-            Err(_) => problem(format!("--{setting} {key}={value}: `{value}` is not a number")),
+            Err(_) => problem(format!(
+                "--{setting} {key}={value}: `{value}` is not a number"
+            )),
         })
         .collect()
 }
@@ -292,11 +342,17 @@ pub fn bytes(setting: &str, text: &str) -> Result<usize, SettingsError> {
         "k" | "kb" | "kib" => 1024.0,
         "m" | "mb" | "mib" => 1024.0 * 1024.0,
         "g" | "gb" | "gib" => 1024.0 * 1024.0 * 1024.0,
-        _ => return problem(format!("--{setting} {text}: expected a size such as 512M or 2G")),
+        _ => {
+            return problem(format!(
+                "--{setting} {text}: expected a size such as 512M or 2G"
+            ));
+        }
     };
     match digits.trim().parse::<f64>() {
         Ok(number) if number.is_finite() && number > 0.0 => Ok((number * factor) as usize),
-        _ => problem(format!("--{setting} {text}: expected a size such as 512M or 2G")),
+        _ => problem(format!(
+            "--{setting} {text}: expected a size such as 512M or 2G"
+        )),
     }
 }
 
@@ -305,28 +361,58 @@ mod tests {
     use super::*;
 
     fn variables(pairs: &[(&str, &str)]) -> Result<Settings, SettingsError> {
-        let pairs: Vec<(String, String)> = pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
+        let pairs: Vec<(String, String)> = pairs
+            .iter()
+            .map(|(k, v)| ((*k).into(), (*v).into()))
+            .collect();
         Settings::of_variables(&pairs)
     }
 
     #[test]
     fn flags_win_over_environment_over_file() {
-        let file = Settings::of_toml("window = 5\nthreads = 4\nmap = { input = \"q\" }\n[weights]\nconfidence = 0.5\n").unwrap();
-        let environment = variables(&[("NIGHTMILL_WINDOW", "4"), ("NIGHTMILL_METRICS", "coherence, loop_detection")]).unwrap();
-        let flags = Settings { window: Some("3".into()), ..Settings::default() };
+        let file = Settings::of_toml(
+            "window = 5\nthreads = 4\nmap = { input = \"q\" }\n[weights]\nconfidence = 0.5\n",
+        )
+        .unwrap();
+        let environment = variables(&[
+            ("NIGHTMILL_WINDOW", "4"),
+            ("NIGHTMILL_METRICS", "coherence, loop_detection"),
+        ])
+        .unwrap();
+        let flags = Settings {
+            window: Some("3".into()),
+            ..Settings::default()
+        };
         let all = flags.or(environment).or(file);
         assert_eq!(all.window.as_deref(), Some("3"));
         assert_eq!(all.threads.as_deref(), Some("4"));
-        assert_eq!(all.metrics, Some(vec!["coherence".into(), "loop_detection".into()]));
-        assert_eq!((all.map, all.weights), (Some(vec!["input=q".into()]), Some(vec!["confidence=0.5".into()])));
+        assert_eq!(
+            all.metrics,
+            Some(vec!["coherence".into(), "loop_detection".into()])
+        );
+        assert_eq!(
+            (all.map, all.weights),
+            (
+                Some(vec!["input=q".into()]),
+                Some(vec!["confidence=0.5".into()])
+            )
+        );
     }
 
     #[test]
     fn unknown_keys_are_refused_with_the_nearest() {
         let message = Settings::of_toml("windw = 3").unwrap_err().to_string();
-        assert!(message.contains("`windw`") && message.contains("`window`"), "{message}");
-        let message = variables(&[("NIGHTMILL_THREAD", "3")]).unwrap_err().to_string();
-        assert!(message.contains("NIGHTMILL_THREAD") && message.contains("`threads`"), "{message}");
+        assert!(
+            message.contains("`windw`") && message.contains("`window`"),
+            "{message}"
+        );
+        let message = variables(&[("NIGHTMILL_THREAD", "3")])
+            .unwrap_err()
+            .to_string();
+        assert!(
+            message.contains("NIGHTMILL_THREAD") && message.contains("`threads`"),
+            "{message}"
+        );
         assert!(Settings::of_toml("overwrite = \"yes\"").is_err());
         assert!(variables(&[("NIGHTMILL_JSON", "maybe")]).is_err());
     }
@@ -335,7 +421,11 @@ mod tests {
     fn every_setting_has_a_key() {
         // A setting that is missing in KEYS would be refused in files.
         for key in KEYS {
-            let value = if SWITCHES.contains(key) { "true" } else { "\"x=1\"" };
+            let value = if SWITCHES.contains(key) {
+                "true"
+            } else {
+                "\"x=1\""
+            };
             let settings = Settings::of_toml(&format!("{key} = {value}")).unwrap();
             assert_ne!(settings, Settings::default(), "{key} sets nothing");
         }

@@ -3,6 +3,16 @@
 //! The library is what the `nightmill` program is made of; see ARCHITECTURE.md for the rooms and
 //! the way of the data.
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        reason = "a failed test is a panic"
+    )
+)]
+
 pub mod cli;
 pub mod config;
 pub mod embed;

@@ -26,13 +26,22 @@ pub(super) struct AggregateArgs {
 pub(super) fn run(args: AggregateArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
     let mut settings = args.settings.complete(config)?;
     request::local_paths(&args.paths)?;
-    let session_metrics = crate::metric::ALL.iter().filter(|m| m.level == Level::Session);
+    let session_metrics = crate::metric::ALL
+        .iter()
+        .filter(|m| m.level == Level::Session);
     if settings.metrics.is_none() {
         settings.metrics = Some(session_metrics.map(|m| m.name.to_owned()).collect());
     }
     let rules = request::rules(&settings)?;
-    if let Some(metric) = rules.metrics.iter().find(|m| crate::metric::find(m).is_some_and(|m| m.level == Level::Trace)) {
-        return Err(SettingsError(format!("--metrics {metric}: aggregate computes session metrics only; use score")).into());
+    if let Some(metric) = rules
+        .metrics
+        .iter()
+        .find(|m| crate::metric::find(m).is_some_and(|m| m.level == Level::Trace))
+    {
+        return Err(SettingsError(format!(
+            "--metrics {metric}: aggregate computes session metrics only; use score"
+        ))
+        .into());
     }
     let request = AggregateRequest {
         paths: args.paths,
@@ -47,7 +56,11 @@ pub(super) fn run(args: AggregateArgs, config: Option<&Path>) -> Result<Outcome,
     if settings.json {
         outcome::print(&format!("{}\n", serde_json::to_string_pretty(&summary)?))?;
     } else {
-        outcome::print(&format!("{}results: {}\n", crate::report::text(&summary), folder.display()))?;
+        outcome::print(&format!(
+            "{}results: {}\n",
+            crate::report::text(&summary),
+            folder.display()
+        ))?;
     }
     Ok(Outcome::of(&summary))
 }

@@ -15,7 +15,12 @@ pub(super) struct EmbedArgs {
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<String>,
     /// Text columns to embed; the vectors of `text` go to `text_embedding`
-    #[arg(long, required = true, value_name = "COLUMN,...", value_delimiter = ',')]
+    #[arg(
+        long,
+        required = true,
+        value_name = "COLUMN,...",
+        value_delimiter = ','
+    )]
     columns: Vec<String>,
     /// The Parquet file to make
     #[arg(long, value_name = "FILE")]
@@ -88,7 +93,12 @@ pub(super) fn run(args: EmbedArgs, config: Option<&Path>) -> Result<Outcome, Any
     } else {
         format!(
             "{} rows, {} texts ({} distinct), {} tokens, {speed:.0} tokens/s, {} components a vector\nvectors: {}\n",
-            summary.rows, counts.texts, counts.distinct_texts, counts.tokens, summary.dim, summary.out.display()
+            summary.rows,
+            counts.texts,
+            counts.distinct_texts,
+            counts.tokens,
+            summary.dim,
+            summary.out.display()
         )
     };
     outcome::print(&text)?;

@@ -17,7 +17,12 @@ pub use outcome::Outcome;
 
 /// Scores warehouses of agent traces offline.
 #[derive(Debug, Parser)]
-#[command(name = "nightmill", version, about, after_help = "Exit codes: 0 done, gates passed; 1 a gate failed; 2 wrong usage, configuration or input, or the run failed; 3 done, but something could not be scored.")]
+#[command(
+    name = "nightmill",
+    version,
+    about,
+    after_help = "Exit codes: 0 done, gates passed; 1 a gate failed; 2 wrong usage, configuration or input, or the run failed; 3 done, but something could not be scored."
+)]
 pub struct Cli {
     /// Settings file [default: nightmill.toml, if there is one]
     #[arg(long, global = true, value_name = "FILE")]
@@ -78,7 +83,13 @@ fn start_logs(verbose: u8, json: bool) {
         _ => "nightmill=debug",
     };
     let filter = tracing_subscriber::EnvFilter::new(level);
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let logs = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
     // A second start in one process (tests) keeps the first.
-    let _ = if json { logs.json().try_init() } else { logs.with_target(false).try_init() };
+    let _ = if json {
+        logs.json().try_init()
+    } else {
+        logs.with_target(false).try_init()
+    };
 }

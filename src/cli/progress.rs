@@ -38,7 +38,9 @@ impl ProgressBar {
 fn show(progress: &Progress, stopping: &AtomicBool) {
     let bar = indicatif::ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     let spinner = ProgressStyle::with_template("{spinner} {prefix} {msg}");
-    let counted = ProgressStyle::with_template("{prefix} {wide_bar} {human_pos}/{human_len} rows  {msg}  {eta} left");
+    let counted = ProgressStyle::with_template(
+        "{prefix} {wide_bar} {human_pos}/{human_len} rows  {msg}  {eta} left",
+    );
     if let Ok(style) = spinner {
         bar.set_style(style);
     }
@@ -56,7 +58,10 @@ fn show(progress: &Progress, stopping: &AtomicBool) {
         if let Some(counts) = progress.embedding() {
             let seconds = last.0.elapsed().as_secs_f64();
             let speed = (counts.tokens - last.1) as f64 / seconds.max(1e-3);
-            bar.set_message(format!("{} distinct texts, {speed:.0} tokens/s", HumanCount(counts.distinct_texts)));
+            bar.set_message(format!(
+                "{} distinct texts, {speed:.0} tokens/s",
+                HumanCount(counts.distinct_texts)
+            ));
             if seconds > 3.0 {
                 last = (Instant::now(), counts.tokens);
             }

@@ -23,28 +23,44 @@ fn metric_name(setting: &str, name: &str) -> Result<String, SettingsError> {
     }
 }
 
-fn one_of<T: Copy>(setting: &str, given: Option<&str>, choices: &[(&str, T)]) -> Result<Option<T>, SettingsError> {
+fn one_of<T: Copy>(
+    setting: &str,
+    given: Option<&str>,
+    choices: &[(&str, T)],
+) -> Result<Option<T>, SettingsError> {
     let Some(given) = given else { return Ok(None) };
     match choices.iter().find(|(name, _)| *name == given) {
         Some((_, value)) => Ok(Some(*value)),
         None => {
             let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-            wrong(format!("--{setting} {given}: choose {}", names.join(" or ")))
+            wrong(format!(
+                "--{setting} {given}: choose {}",
+                names.join(" or ")
+            ))
         }
     }
 }
 
-fn count(setting: &str, text: Option<&str>, least: usize, most: usize) -> Result<Option<usize>, SettingsError> {
+fn count(
+    setting: &str,
+    text: Option<&str>,
+    least: usize,
+    most: usize,
+) -> Result<Option<usize>, SettingsError> {
     let Some(text) = text else { return Ok(None) };
     match text.parse::<usize>() {
         Ok(n) if (least..=most).contains(&n) => Ok(Some(n)),
-        _ => wrong(format!("--{setting} {text}: expected a whole number from {least} to {most}")),
+        _ => wrong(format!(
+            "--{setting} {text}: expected a whole number from {least} to {most}"
+        )),
     }
 }
 
 fn within_unit(setting: &str, pairs: &[(String, f64)]) -> Result<(), SettingsError> {
     match pairs.iter().find(|(_, value)| !(0.0..=1.0).contains(value)) {
-        Some((name, value)) => wrong(format!("--{setting} {name}={value}: expected a number from 0 to 1")),
+        Some((name, value)) => wrong(format!(
+            "--{setting} {name}={value}: expected a number from 0 to 1"
+        )),
         None => Ok(()),
     }
 }
@@ -53,7 +69,9 @@ fn within_unit(setting: &str, pairs: &[(String, f64)]) -> Result<(), SettingsErr
 pub(super) fn rules(settings: &Settings) -> Result<Rules, SettingsError> {
     let metrics: Vec<String> = match &settings.metrics {
         None => ALL.iter().map(|m| m.name.to_owned()).collect(),
-        Some(names) if names.is_empty() => return wrong("--metrics: name at least one metric".into()),
+        Some(names) if names.is_empty() => {
+            return wrong("--metrics: name at least one metric".into());
+        }
         Some(names) => {
             let mut chosen = Vec::new();
             for name in names {
@@ -65,15 +83,22 @@ pub(super) fn rules(settings: &Settings) -> Result<Rules, SettingsError> {
             chosen
         }
     };
-    let thresholds = number_pairs("threshold", settings.threshold.as_deref().unwrap_or_default())?;
+    let thresholds = number_pairs(
+        "threshold",
+        settings.threshold.as_deref().unwrap_or_default(),
+    )?;
     within_unit("threshold", &thresholds)?;
     let thresholds = thresholds
         .into_iter()
         .map(|(name, value)| Ok((metric_name("threshold", &name)?, value)))
         .collect::<Result<BTreeMap<_, _>, SettingsError>>()?;
     let weights = number_pairs("weights", settings.weights.as_deref().unwrap_or_default())?;
-    let weights = SignalWeights::with(&weights).map_err(|e| SettingsError(format!("--weights: {e}")))?;
-    let gates = number_pairs("fail-under", settings.fail_under.as_deref().unwrap_or_default())?;
+    let weights =
+        SignalWeights::with(&weights).map_err(|e| SettingsError(format!("--weights: {e}")))?;
+    let gates = number_pairs(
+        "fail-under",
+        settings.fail_under.as_deref().unwrap_or_default(),
+    )?;
     within_unit("fail-under", &gates)?;
     let gates = gates
         .into_iter()
@@ -81,7 +106,9 @@ pub(super) fn rules(settings: &Settings) -> Result<Rules, SettingsError> {
             let metric = metric_name("fail-under", &name)?;
             match metrics.contains(&metric) {
                 true => Ok(Gate { metric, minimum }),
-                false => wrong(format!("--fail-under {metric}: this metric is not computed; add it to --metrics")),
+                false => wrong(format!(
+                    "--fail-under {metric}: this metric is not computed; add it to --metrics"
+                )),
             }
         })
         .collect::<Result<Vec<_>, SettingsError>>()?;
@@ -114,7 +141,10 @@ pub(super) fn engine(settings: &Settings) -> Result<EngineRequest, SettingsError
         device: settings.device.clone().unwrap_or_else(|| "auto".into()),
         precision: settings.precision.clone().unwrap_or_else(|| "auto".into()),
         threads: count("threads", settings.threads.as_deref(), 1, 1024)?.unwrap_or(cores),
-        memory_limit: bytes("memory-limit", settings.memory_limit.as_deref().unwrap_or("2G"))?,
+        memory_limit: bytes(
+            "memory-limit",
+            settings.memory_limit.as_deref().unwrap_or("2G"),
+        )?,
     };
     const LEAST: usize = 128 << 20;
     if request.memory_limit < LEAST {
@@ -138,7 +168,11 @@ pub(super) fn column_map(settings: &Settings) -> Result<ColumnMap, SettingsError
 
 /// Which files to read.
 pub(super) fn format(settings: &Settings) -> Result<Option<SourceFormat>, SettingsError> {
-    let choices = [("auto", None), ("parquet", Some(SourceFormat::Parquet)), ("jsonl", Some(SourceFormat::JsonLines))];
+    let choices = [
+        ("auto", None),
+        ("parquet", Some(SourceFormat::Parquet)),
+        ("jsonl", Some(SourceFormat::JsonLines)),
+    ];
     Ok(one_of("format", settings.format.as_deref(), &choices)?.flatten())
 }
 
@@ -151,7 +185,9 @@ pub(super) fn on_bad_file(settings: &Settings) -> Result<OnBadFile, SettingsErro
 /// Paths must be local: this build has no object store, and `--offline` promises none.
 pub(super) fn local_paths(paths: &[String]) -> Result<(), SettingsError> {
     match paths.iter().find(|path| path.contains("://")) {
-        Some(path) => wrong(format!("`{path}`: this build reads local files only; copy it here first")),
+        Some(path) => wrong(format!(
+            "`{path}`: this build reads local files only; copy it here first"
+        )),
         None => Ok(()),
     }
 }

@@ -52,7 +52,10 @@ pub(super) fn run(args: ScoreArgs, config: Option<&Path>) -> Result<Outcome, Any
         let mut text = crate::report::text(&summary);
         text.push_str(&format!("results: {}\n", folder.display()));
         if request.report {
-            text.push_str(&format!("report:  {}\n", folder.join("report.html").display()));
+            text.push_str(&format!(
+                "report:  {}\n",
+                folder.join("report.html").display()
+            ));
         }
         outcome::print(&text)?;
     }

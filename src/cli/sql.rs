@@ -57,12 +57,17 @@ pub(super) fn run(args: SqlArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
     if args.functions {
         let mut text = String::new();
         for function in documented() {
-            text.push_str(&format!("{}\n  returns {}\n  {}\n", function.call, function.returns, function.meaning));
+            text.push_str(&format!(
+                "{}\n  returns {}\n  {}\n",
+                function.call, function.returns, function.meaning
+            ));
         }
         outcome::print(&text)?;
         return Ok(Outcome::Done);
     }
-    let Some(query) = args.query else { return Ok(Outcome::Done) };
+    let Some(query) = args.query else {
+        return Ok(Outcome::Done);
+    };
     let writer = Writer::of(&args.format, args.out.as_deref())?;
     let settings = Settings {
         model: args.model,
@@ -76,7 +81,11 @@ pub(super) fn run(args: SqlArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
     }
     .complete(config)?;
     // Gates and metrics of a settings file are about runs.
-    let rules = request::rules(&Settings { fail_under: None, metrics: None, ..settings.clone() })?;
+    let rules = request::rules(&Settings {
+        fail_under: None,
+        metrics: None,
+        ..settings.clone()
+    })?;
     let engine = request::engine(&settings)?;
     let folder = tempfile::tempdir()?;
     let embedding = match needs_model(&query) {
@@ -95,11 +104,21 @@ pub(super) fn run(args: SqlArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
     })
     .map_err(RunError::from)?;
     let context = FilesAsTables::enable(context);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(engine.threads).build()?;
-    let options = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(engine.threads)
+        .build()?;
+    let options = SQLOptions::new()
+        .with_allow_ddl(false)
+        .with_allow_dml(false)
+        .with_allow_statements(false);
     let result: Result<(), AnyError> = runtime.block_on(async {
-        let frame = context.sql_with_options(&query, options).await.map_err(RunError::from)?;
-        writer.write(frame, args.out.as_deref(), settings.overwrite).await
+        let frame = context
+            .sql_with_options(&query, options)
+            .await
+            .map_err(RunError::from)?;
+        writer
+            .write(frame, args.out.as_deref(), settings.overwrite)
+            .await
     });
     match result {
         Err(error) if !is_closed_pipe(&error) => Err(error),
@@ -111,7 +130,9 @@ pub(super) fn run(args: SqlArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
 /// which costs a moment and nothing else.
 fn needs_model(query: &str) -> bool {
     let lower = query.to_lowercase();
-    ["embed", "coherence", "loop_detection"].iter().any(|name| lower.contains(name))
+    ["embed", "coherence", "loop_detection"]
+        .iter()
+        .any(|name| lower.contains(name))
 }
 
 #[derive(Clone, Copy)]
@@ -129,12 +150,21 @@ impl Writer {
             ("csv", _) => Ok(Self::Csv),
             ("json", _) => Ok(Self::Json),
             ("parquet", Some(_)) => Ok(Self::Parquet),
-            ("parquet", None) => Err(SettingsError("--format parquet: name a file with --out".into())),
-            (other, _) => Err(SettingsError(format!("--format {other}: choose table, csv, json or parquet"))),
+            ("parquet", None) => Err(SettingsError(
+                "--format parquet: name a file with --out".into(),
+            )),
+            (other, _) => Err(SettingsError(format!(
+                "--format {other}: choose table, csv, json or parquet"
+            ))),
         }
     }
 
-    async fn write(self, frame: DataFrame, out: Option<&Path>, overwrite: bool) -> Result<(), AnyError> {
+    async fn write(
+        self,
+        frame: DataFrame,
+        out: Option<&Path>,
+        overwrite: bool,
+    ) -> Result<(), AnyError> {
         let (partial, mut sink): (Option<PartialFile>, Box<dyn Write + Send>) = match out {
             Some(path) => {
                 let (partial, file) = PartialFile::create(path, overwrite)?;
@@ -151,7 +181,11 @@ impl Writer {
         Ok(())
     }
 
-    async fn write_to(self, frame: DataFrame, sink: &mut (dyn Write + Send)) -> Result<(), AnyError> {
+    async fn write_to(
+        self,
+        frame: DataFrame,
+        sink: &mut (dyn Write + Send),
+    ) -> Result<(), AnyError> {
         let schema = Arc::clone(frame.schema().inner());
         if matches!(self, Self::Table) {
             let batches = frame.collect().await.map_err(RunError::from)?;
@@ -161,7 +195,9 @@ impl Writer {
         let mut stream = frame.execute_stream().await.map_err(RunError::from)?;
         match self {
             Self::Csv => {
-                let mut csv = arrow::csv::WriterBuilder::new().with_header(true).build(sink);
+                let mut csv = arrow::csv::WriterBuilder::new()
+                    .with_header(true)
+                    .build(sink);
                 // The header, also of a result without rows.
                 csv.write(&RecordBatch::new_empty(schema))?;
                 while let Some(batch) = stream.next().await {
@@ -191,7 +227,10 @@ impl Writer {
 fn is_closed_pipe(error: &AnyError) -> bool {
     let mut cause: Option<&dyn std::error::Error> = Some(error.as_ref());
     while let Some(error) = cause {
-        if error.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe) {
+        if error
+            .downcast_ref::<std::io::Error>()
+            .is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+        {
             return true;
         }
         cause = error.source();

@@ -17,7 +17,9 @@ pub enum EmbedError {
     #[error("a batch could not be encoded: {0}")]
     Encode(String),
     /// Vectors could not be kept on disk.
-    #[error("vectors could not be kept in `{folder}`: {problem}; free some disk space or name another folder with --out or TMPDIR")]
+    #[error(
+        "vectors could not be kept in `{folder}`: {problem}; free some disk space or name another folder with --out or TMPDIR"
+    )]
     Store {
         /// The folder of the vector file.
         folder: String,

@@ -59,7 +59,10 @@ impl Busy {
     fn leave(&mut self) {
         self.callers -= 1;
         if self.callers == 0 {
-            self.total += self.since.take().map_or(Duration::ZERO, |since| since.elapsed());
+            self.total += self
+                .since
+                .take()
+                .map_or(Duration::ZERO, |since| since.elapsed());
         }
     }
 
@@ -96,7 +99,9 @@ pub struct EmbeddingService {
 
 impl std::fmt::Debug for EmbeddingService {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EmbeddingService").field("model", &self.model).finish_non_exhaustive()
+        f.debug_struct("EmbeddingService")
+            .field("model", &self.model)
+            .finish_non_exhaustive()
     }
 }
 
@@ -106,7 +111,12 @@ impl EmbeddingService {
     ///
     /// # Errors
     /// [`EmbedError`] if the file or the threads can't be made.
-    pub fn new(model: Model, threads: usize, folder: &Path, index_bytes: usize) -> Result<Self, EmbedError> {
+    pub fn new(
+        model: Model,
+        threads: usize,
+        folder: &Path,
+        index_bytes: usize,
+    ) -> Result<Self, EmbedError> {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
             .thread_name(|i| format!("encode-{i}"))
@@ -155,11 +165,18 @@ impl EmbeddingService {
     /// # Errors
     /// [`EmbedError`] if tokenising, encoding or keeping fails.
     pub fn embed(&self, texts: &[&str]) -> Result<Vec<TextRef>, EmbedError> {
-        let ids: Vec<Option<TextId>> =
-            texts.iter().map(|text| (!text.is_empty()).then(|| TextId::of(text))).collect();
-        self.counters.texts.fetch_add(ids.iter().flatten().count() as u64, Relaxed);
+        let ids: Vec<Option<TextId>> = texts
+            .iter()
+            .map(|text| (!text.is_empty()).then(|| TextId::of(text)))
+            .collect();
+        self.counters
+            .texts
+            .fetch_add(ids.iter().flatten().count() as u64, Relaxed);
 
-        let mut places: Vec<Option<TextRef>> = ids.iter().map(|id| id.is_none().then_some(TextRef::EMPTY)).collect();
+        let mut places: Vec<Option<TextRef>> = ids
+            .iter()
+            .map(|id| id.is_none().then_some(TextRef::EMPTY))
+            .collect();
         let claimed = self.claim(texts, &ids, &mut places);
         if !claimed.is_empty() {
             let mine: Vec<&str> = claimed.iter().map(|&(_, text)| text).collect();
@@ -178,22 +195,31 @@ impl EmbeddingService {
             drop(index);
             self.settled.notify_all();
             let encoded = encoded?;
-            let own: HashMap<TextId, TextRef> = claimed.iter().map(|(id, _)| *id).zip(encoded).collect();
+            let own: HashMap<TextId, TextRef> =
+                claimed.iter().map(|(id, _)| *id).zip(encoded).collect();
             for (place, id) in places.iter_mut().zip(&ids) {
                 if let (None, Some(id)) = (&place, id) {
                     *place = own.get(id).copied();
                 }
             }
         }
-        texts.iter().zip(ids).zip(places).map(|((text, id), place)| match (place, id) {
-            (Some(place), _) => Ok(place),
-            (None, Some(id)) => self.wait_for(text, id),
-            (None, None) => Ok(TextRef::EMPTY),
-        }).collect()
+        texts
+            .iter()
+            .zip(ids)
+            .zip(places)
+            .map(|((text, id), place)| match (place, id) {
+                (Some(place), _) => Ok(place),
+                (None, Some(id)) => self.wait_for(text, id),
+                (None, None) => Ok(TextRef::EMPTY),
+            })
+            .collect()
     }
 
     fn busy(&self) -> MutexGuard<'_, Busy> {
-        self.counters.busy.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counters
+            .busy
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Index> {
@@ -212,7 +238,9 @@ impl EmbeddingService {
         let mut index = self.lock();
         if index.known.len() >= self.most_known {
             // Forget settled texts only: others wait for the claimed ones.
-            index.known.retain(|_, place| matches!(place, Place::Claimed));
+            index
+                .known
+                .retain(|_, place| matches!(place, Place::Claimed));
             self.counters.forgotten.fetch_add(1, Relaxed);
         }
         let mut claimed = Vec::new();
@@ -238,7 +266,12 @@ impl EmbeddingService {
             match index.known.get(&id) {
                 Some(Place::Kept(place)) => return Ok(*place),
                 _ if index.failed => return Err(EmbedError::OtherBatch),
-                Some(Place::Claimed) => index = self.settled.wait(index).unwrap_or_else(PoisonError::into_inner),
+                Some(Place::Claimed) => {
+                    index = self
+                        .settled
+                        .wait(index)
+                        .unwrap_or_else(PoisonError::into_inner)
+                }
                 // Kept and forgotten again while this call was not looking.
                 None => {
                     drop(index);
@@ -265,10 +298,13 @@ impl EmbeddingService {
                         .encoder
                         .encode(&packed(&ids, batch), &mut vectors)
                         .map_err(|e| EmbedError::Encode(e.to_string()))?;
-                    let words: Vec<WordSet> = batch.iter().map(|&at| WordSet::of(texts[at])).collect();
+                    let words: Vec<WordSet> =
+                        batch.iter().map(|&at| WordSet::of(texts[at])).collect();
                     let tokens: usize = batch.iter().map(|&at| ids[at].len()).sum();
                     self.counters.tokens.fetch_add(tokens as u64, Relaxed);
-                    self.counters.distinct.fetch_add(batch.len() as u64, Relaxed);
+                    self.counters
+                        .distinct
+                        .fetch_add(batch.len() as u64, Relaxed);
                     self.store.append(&vectors, &words)
                 })
                 .collect::<Result<Vec<_>, _>>()?;

@@ -64,13 +64,23 @@ pub(super) struct VectorStore {
 impl VectorStore {
     pub(super) fn create(folder: &Path, dim: usize) -> Result<Self, EmbedError> {
         let name = folder.display().to_string();
-        let file = tempfile::tempfile_in(folder)
-            .map_err(|e| EmbedError::Store { folder: name.clone(), problem: e.to_string() })?;
-        Ok(Self { file, folder: name, dim, end: AtomicU64::new(UNIT as u64) })
+        let file = tempfile::tempfile_in(folder).map_err(|e| EmbedError::Store {
+            folder: name.clone(),
+            problem: e.to_string(),
+        })?;
+        Ok(Self {
+            file,
+            folder: name,
+            dim,
+            end: AtomicU64::new(UNIT as u64),
+        })
     }
 
     fn failed(&self, problem: impl ToString) -> EmbedError {
-        EmbedError::Store { folder: self.folder.clone(), problem: problem.to_string() }
+        EmbedError::Store {
+            folder: self.folder.clone(),
+            problem: problem.to_string(),
+        }
     }
 
     pub(super) fn dim(&self) -> usize {
@@ -83,7 +93,11 @@ impl VectorStore {
     }
 
     /// Keeps some texts' vectors (`dim` components each) and words; returns where each is.
-    pub(super) fn append(&self, vectors: &[f32], words: &[WordSet]) -> Result<Vec<TextRef>, EmbedError> {
+    pub(super) fn append(
+        &self,
+        vectors: &[f32],
+        words: &[WordSet],
+    ) -> Result<Vec<TextRef>, EmbedError> {
         let mut bytes = Vec::with_capacity(vectors.len() * 4 + words.len() * 256);
         let mut places = Vec::with_capacity(words.len());
         for (vector, words) in vectors.chunks_exact(self.dim).zip(words) {
@@ -91,12 +105,17 @@ impl VectorStore {
             bytes.extend(crate::metric::norm_squared(vector).to_le_bytes());
             bytes.extend((words.hashes().len() as u64).to_le_bytes());
             vector.iter().for_each(|x| bytes.extend(x.to_le_bytes()));
-            words.hashes().iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+            words
+                .hashes()
+                .iter()
+                .for_each(|word| bytes.extend(word.to_le_bytes()));
             bytes.resize(bytes.len().next_multiple_of(UNIT), 0);
             places.push((start, bytes.len() - start));
         }
         let base = self.end.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        self.file.write_all_at(&bytes, base).map_err(|e| self.failed(e))?;
+        self.file
+            .write_all_at(&bytes, base)
+            .map_err(|e| self.failed(e))?;
         places
             .into_iter()
             .map(|(start, length)| {
@@ -115,7 +134,9 @@ impl VectorStore {
         let offset = (text.0 >> LENGTH_BITS) * UNIT as u64;
         let length = (text.0 & ((1 << LENGTH_BITS) - 1)) as usize * UNIT;
         record.bytes.resize(length, 0);
-        self.file.read_exact_at(&mut record.bytes, offset).map_err(|e| self.failed(e))?;
+        self.file
+            .read_exact_at(&mut record.bytes, offset)
+            .map_err(|e| self.failed(e))?;
         let malformed = || self.failed("a reference does not belong to this run");
         let (head, rest) = record.bytes.split_at_checked(HEAD).ok_or_else(malformed)?;
         let (vector, words) = rest.split_at_checked(self.dim * 4).ok_or_else(malformed)?;
@@ -123,10 +144,22 @@ impl VectorStore {
         record.norm_squared = f64::from_le_bytes(head[0]);
         let count = u64::from_le_bytes(head[1]) as usize;
         record.vector.clear();
-        record.vector.extend(vector.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)));
+        record.vector.extend(
+            vector
+                .as_chunks::<4>()
+                .0
+                .iter()
+                .map(|b| f32::from_le_bytes(*b)),
+        );
         let (words, _) = words.as_chunks::<8>();
         record.words.clear();
-        record.words.extend(words.get(..count).ok_or_else(malformed)?.iter().map(|b| u64::from_le_bytes(*b)));
+        record.words.extend(
+            words
+                .get(..count)
+                .ok_or_else(malformed)?
+                .iter()
+                .map(|b| u64::from_le_bytes(*b)),
+        );
         Ok(())
     }
 }
@@ -140,15 +173,26 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = VectorStore::create(folder.path(), 3).unwrap();
         let words = [WordSet::of("red green blue"), WordSet::of("")];
-        let places = store.append(&[1.0, 2.0, 2.0, 0.0, 0.5, 0.0], &words).unwrap();
+        let places = store
+            .append(&[1.0, 2.0, 2.0, 0.0, 0.5, 0.0], &words)
+            .unwrap();
         let mut record = TextRecord::default();
         store.read(places[0], &mut record).unwrap();
-        assert_eq!((record.vector.as_slice(), record.norm_squared), ([1.0, 2.0, 2.0].as_slice(), 9.0));
+        assert_eq!(
+            (record.vector.as_slice(), record.norm_squared),
+            ([1.0, 2.0, 2.0].as_slice(), 9.0)
+        );
         assert_eq!(record.words, words[0].hashes());
         store.read(places[1], &mut record).unwrap();
-        assert_eq!((record.vector.as_slice(), record.words.len()), ([0.0, 0.5, 0.0].as_slice(), 0));
+        assert_eq!(
+            (record.vector.as_slice(), record.words.len()),
+            ([0.0, 0.5, 0.0].as_slice(), 0)
+        );
         for wrong in [1, 1 << 24 | 1, u64::MAX] {
-            assert!(store.read(TextRef(wrong), &mut record).is_err(), "{wrong} was read");
+            assert!(
+                store.read(TextRef(wrong), &mut record).is_err(),
+                "{wrong} was read"
+            );
         }
     }
 }

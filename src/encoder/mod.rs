@@ -16,7 +16,10 @@ pub struct Packed {
 
 impl Default for Packed {
     fn default() -> Self {
-        Self { ids: Vec::new(), starts: vec![0] }
+        Self {
+            ids: Vec::new(),
+            starts: vec![0],
+        }
     }
 }
 
@@ -55,7 +58,9 @@ impl Packed {
 #[derive(Debug, thiserror::Error)]
 pub enum EncodeError {
     /// A token id is outside the model's vocabulary: tokenizer and weights don't belong together.
-    #[error("token id {id} is outside the model's vocabulary of {vocabulary}; tokenizer.json and model.safetensors don't belong together")]
+    #[error(
+        "token id {id} is outside the model's vocabulary of {vocabulary}; tokenizer.json and model.safetensors don't belong together"
+    )]
     TokenOutOfVocabulary {
         /// The token id.
         id: u32,

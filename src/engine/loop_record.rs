@@ -18,10 +18,15 @@ const HEAD: usize = 9;
 
 impl<'a> LoopRecord<'a> {
     /// Packs a detection. `trace_id_back(n)` names the trace `n` places before this one.
-    pub(super) fn pack<'t>(detection: &LoopDetection, trace_id_back: impl Fn(usize) -> Option<&'t str>) -> Vec<u8> {
+    pub(super) fn pack<'t>(
+        detection: &LoopDetection,
+        trace_id_back: impl Fn(usize) -> Option<&'t str>,
+    ) -> Vec<u8> {
         let mut metadata = String::with_capacity(512);
         detection.push_metadata(&mut metadata, trace_id_back);
-        let back = detection.strongest().map_or(0, |c| u8::try_from(c.back).unwrap_or(u8::MAX));
+        let back = detection
+            .strongest()
+            .map_or(0, |c| u8::try_from(c.back).unwrap_or(u8::MAX));
         Self::bytes(detection.score_raw(), back, &metadata)
     }
 

@@ -28,7 +28,13 @@ pub struct ScorePlan {
     pub loop_detection: bool,
 }
 
-const COLUMNS: [&str; 5] = ["session_id", "started_at", "started_at_nanos", "name", "environment"];
+const COLUMNS: [&str; 5] = [
+    "session_id",
+    "started_at",
+    "started_at_nanos",
+    "name",
+    "environment",
+];
 
 impl ScorePlan {
     /// The rows of all traces, scored and in session order (`session_id` nulls last, `started_at`,
@@ -45,8 +51,16 @@ impl ScorePlan {
 
     fn sql(&self) -> String {
         let (input, output) = (
-            if self.coherence { "embed_once(input)" } else { "CAST(NULL AS BIGINT UNSIGNED)" },
-            if self.coherence || self.loop_detection { "embed_once(output)" } else { "CAST(NULL AS BIGINT UNSIGNED)" },
+            if self.coherence {
+                "embed_once(input)"
+            } else {
+                "CAST(NULL AS BIGINT UNSIGNED)"
+            },
+            if self.coherence || self.loop_detection {
+                "embed_once(output)"
+            } else {
+                "CAST(NULL AS BIGINT UNSIGNED)"
+            },
         );
         let columns = COLUMNS.join(", ");
         let mut sql = format!(
@@ -72,13 +86,15 @@ impl ScorePlan {
             from = "merged";
             places = "input_position, output_position";
         }
-        let given = |signal: &str| {
-            match self.given_signals.iter().any(|s| s == signal) {
-                true => format!("signals.\"{signal}\""),
-                false => "CAST(NULL AS DOUBLE)".to_owned(),
-            }
+        let given = |signal: &str| match self.given_signals.iter().any(|s| s == signal) {
+            true => format!("signals.\"{signal}\""),
+            false => "CAST(NULL AS DOUBLE)".to_owned(),
         };
-        let gap = if self.coherence { "coherence_gap(input_text, output_text)" } else { "CAST(NULL AS DOUBLE)" };
+        let gap = if self.coherence {
+            "coherence_gap(input_text, output_text)"
+        } else {
+            "CAST(NULL AS DOUBLE)"
+        };
         let join = match self.given_signals.is_empty() {
             true => format!("FROM {from} t"),
             // The signals are the build side of the hash join: they are few numbers, the traces are many.
@@ -134,7 +150,11 @@ impl SessionPlan {
     ///
     /// # Errors
     /// DataFusion's.
-    pub async fn sessions(&self, context: &SessionContext, traces: Arc<dyn TableProvider>) -> Result<DataFrame> {
+    pub async fn sessions(
+        &self,
+        context: &SessionContext,
+        traces: Arc<dyn TableProvider>,
+    ) -> Result<DataFrame> {
         // Rows arrive sorted by session in one stream: folding them where they come needs no shuffle, and
         // no buffers between one.
         let mut state = context.state();
@@ -142,7 +162,9 @@ impl SessionPlan {
         let context = SessionContext::new_with_state(state);
         context.register_table("scored", traces)?;
         let metric = |wanted: bool, name: &str| match wanted {
-            true => format!("{name}(confidence, loop_detection, tool_correctness, coherence, trace_id)"),
+            true => {
+                format!("{name}(confidence, loop_detection, tool_correctness, coherence, trace_id)")
+            }
             false => "NULL".to_owned(),
         };
         let sql = format!(
@@ -160,7 +182,10 @@ impl SessionPlan {
 ///
 /// # Errors
 /// DataFusion's, and whatever `each` returns.
-pub async fn for_each_batch(frame: DataFrame, mut each: impl FnMut(RecordBatch) -> Result<()>) -> Result<()> {
+pub async fn for_each_batch(
+    frame: DataFrame,
+    mut each: impl FnMut(RecordBatch) -> Result<()>,
+) -> Result<()> {
     use futures::StreamExt;
     let mut stream = frame.execute_stream().await?;
     while let Some(batch) = stream.next().await {

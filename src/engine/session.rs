@@ -6,7 +6,9 @@ use std::sync::Arc;
 use datafusion::error::Result;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
-use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation, UnboundedMemoryPool};
+use datafusion::execution::memory_pool::{
+    FairSpillPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation, UnboundedMemoryPool,
+};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
@@ -44,8 +46,9 @@ const LEAST_MEMORY: usize = 64 << 20;
 /// # Errors
 /// DataFusion's, if the spill folder can't be used.
 pub fn engine_session(options: &EngineOptions) -> Result<SessionContext> {
-    let spill = DiskManagerBuilder::default()
-        .with_mode(DiskManagerMode::Directories(vec![options.spill_folder.clone()]));
+    let spill = DiskManagerBuilder::default().with_mode(DiskManagerMode::Directories(vec![
+        options.spill_folder.clone(),
+    ]));
     let memory = options.memory.max(LEAST_MEMORY);
     // Spilled runs merged at once in each partition: enough that one level of merging is the rule, few
     // enough that their batches fit into any limit.
@@ -85,11 +88,18 @@ struct SplitPool {
 
 impl SplitPool {
     fn new(bytes: usize) -> Self {
-        Self { spilling: FairSpillPool::new(bytes), holding: UnboundedMemoryPool::default() }
+        Self {
+            spilling: FairSpillPool::new(bytes),
+            holding: UnboundedMemoryPool::default(),
+        }
     }
 
     fn of(&self, consumer: &MemoryConsumer) -> &dyn MemoryPool {
-        if consumer.can_spill() { &self.spilling } else { &self.holding }
+        if consumer.can_spill() {
+            &self.spilling
+        } else {
+            &self.holding
+        }
     }
 }
 
@@ -110,13 +120,15 @@ impl MemoryPool for SplitPool {
         self.of(consumer).unregister(consumer);
     }
     fn grow(&self, reservation: &MemoryReservation, additional: usize) {
-        self.of(reservation.consumer()).grow(reservation, additional);
+        self.of(reservation.consumer())
+            .grow(reservation, additional);
     }
     fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
         self.of(reservation.consumer()).shrink(reservation, shrink);
     }
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
-        self.of(reservation.consumer()).try_grow(reservation, additional)
+        self.of(reservation.consumer())
+            .try_grow(reservation, additional)
     }
     fn reserved(&self) -> usize {
         self.spilling.reserved() + self.holding.reserved()

@@ -3,11 +3,15 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::catalog::{CatalogProviderList, DynamicFileCatalog, TableProvider, UrlTableFactory};
+use datafusion::catalog::{
+    CatalogProviderList, DynamicFileCatalog, TableProvider, UrlTableFactory,
+};
+use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::json::JsonFormat;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
-use datafusion::datasource::file_format::FileFormat;
-use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
+use datafusion::datasource::listing::{
+    ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl,
+};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::prelude::SessionContext;
 
@@ -27,10 +31,18 @@ impl std::fmt::Debug for FilesAsTables {
 impl FilesAsTables {
     /// A session in which a quoted path is a table.
     pub fn enable(context: SessionContext) -> SessionContext {
-        let factory = Arc::new(Self { context: context.clone() });
-        let list: Arc<dyn CatalogProviderList> =
-            Arc::new(DynamicFileCatalog::new(Arc::clone(context.state().catalog_list()), factory));
-        context.into_state_builder().with_catalog_list(list).build().into()
+        let factory = Arc::new(Self {
+            context: context.clone(),
+        });
+        let list: Arc<dyn CatalogProviderList> = Arc::new(DynamicFileCatalog::new(
+            Arc::clone(context.state().catalog_list()),
+            factory,
+        ));
+        context
+            .into_state_builder()
+            .with_catalog_list(list)
+            .build()
+            .into()
     }
 }
 
@@ -42,7 +54,9 @@ impl UrlTableFactory for FilesAsTables {
             return Ok(None);
         }
         let files = discover(&[path.to_owned()], None).map_err(super::external)?;
-        let Some(first) = files.first() else { return Ok(None) };
+        let Some(first) = files.first() else {
+            return Ok(None);
+        };
         if let Some(other) = files.iter().find(|file| file.format != first.format) {
             return Err(DataFusionError::Plan(format!(
                 "`{path}` holds both Parquet and JSON Lines (`{}`, `{}`); name one kind with a glob",

@@ -8,14 +8,15 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::internal_err;
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, Distribution, ExecutionPlan, InputDistributionRequirements, PhysicalExpr, PlanProperties, ReplaceChildrenOptions
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, Distribution, ExecutionPlan,
+    InputDistributionRequirements, PhysicalExpr, PlanProperties, ReplaceChildrenOptions,
 };
 use futures::StreamExt;
 
@@ -30,8 +31,14 @@ pub struct Tap {
 
 impl Tap {
     /// Watches `input`, which has one partition.
-    pub fn new(input: Arc<dyn ExecutionPlan>, on_batch: impl FnMut(&RecordBatch) -> Result<()> + Send + 'static) -> Self {
-        Self { input, on_batch: Arc::new(Mutex::new(Box::new(on_batch))) }
+    pub fn new(
+        input: Arc<dyn ExecutionPlan>,
+        on_batch: impl FnMut(&RecordBatch) -> Result<()> + Send + 'static,
+    ) -> Self {
+        Self {
+            input,
+            on_batch: Arc::new(Mutex::new(Box::new(on_batch))),
+        }
     }
 }
 
@@ -57,8 +64,11 @@ impl TableProvider for Tap {
         _: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let properties = Arc::clone(self.input.properties());
-        let tap: Arc<dyn ExecutionPlan> =
-            Arc::new(TapExec { input: Arc::clone(&self.input), on_batch: Arc::clone(&self.on_batch), properties });
+        let tap: Arc<dyn ExecutionPlan> = Arc::new(TapExec {
+            input: Arc::clone(&self.input),
+            on_batch: Arc::clone(&self.on_batch),
+            properties,
+        });
         match projection {
             None => Ok(tap),
             Some(columns) => project(tap, columns),
@@ -72,9 +82,15 @@ fn project(input: Arc<dyn ExecutionPlan>, columns: &[usize]) -> Result<Arc<dyn E
     let schema = input.schema();
     let expressions = columns.iter().map(|&at| {
         let name = schema.field(at).name().clone();
-        (Arc::new(Column::new(&name, at)) as Arc<dyn PhysicalExpr>, name)
+        (
+            Arc::new(Column::new(&name, at)) as Arc<dyn PhysicalExpr>,
+            name,
+        )
     });
-    Ok(Arc::new(ProjectionExec::try_new(expressions.collect::<Vec<_>>(), input)?))
+    Ok(Arc::new(ProjectionExec::try_new(
+        expressions.collect::<Vec<_>>(),
+        input,
+    )?))
 }
 
 struct TapExec {
@@ -85,7 +101,9 @@ struct TapExec {
 
 impl fmt::Debug for TapExec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TapExec").field("input", &self.input).finish_non_exhaustive()
+        f.debug_struct("TapExec")
+            .field("input", &self.input)
+            .finish_non_exhaustive()
     }
 }
 
@@ -132,12 +150,26 @@ impl ExecutionPlan for TapExec {
             ChildrenPropertiesMode::Keep => Arc::clone(&self.properties),
             ChildrenPropertiesMode::Recompute => Arc::clone(input.properties()),
         };
-        Ok(Arc::new(Self { input, on_batch: Arc::clone(&self.on_batch), properties }))
+        Ok(Arc::new(Self {
+            input,
+            on_batch: Arc::clone(&self.on_batch),
+            properties,
+        }))
     }
-    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(
+            children,
+            ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
+        )
     }
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
         let input = self.input.execute(partition, context)?;
         let on_batch = Arc::clone(&self.on_batch);
         let stream = input.map(move |batch| {
@@ -146,6 +178,9 @@ impl ExecutionPlan for TapExec {
             on_batch(&batch)?;
             Ok(batch)
         });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.input.schema(), stream)))
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            self.input.schema(),
+            stream,
+        )))
     }
 }

@@ -18,8 +18,16 @@ use crate::trace::TraceSource;
 /// # Errors
 /// DataFusion's, if the schema does not fit: it always does.
 pub fn traces_table(source: Arc<TraceSource>, partitions: usize) -> Result<StreamingTable> {
-    let stream = |_| Arc::new(SourceStream { schema: source.schema(), source: Arc::clone(&source) }) as Arc<dyn PartitionStream>;
-    StreamingTable::try_new(source.schema(), (0..partitions.max(1)).map(stream).collect())
+    let stream = |_| {
+        Arc::new(SourceStream {
+            schema: source.schema(),
+            source: Arc::clone(&source),
+        }) as Arc<dyn PartitionStream>
+    };
+    StreamingTable::try_new(
+        source.schema(),
+        (0..partitions.max(1)).map(stream).collect(),
+    )
 }
 
 #[derive(Debug)]
@@ -39,7 +47,9 @@ impl PartitionStream for SourceStream {
         let sender = builder.tx();
         let source = Arc::clone(&self.source);
         builder.spawn_blocking(move || {
-            source.read_shared(|batch| sender.blocking_send(Ok(batch)).is_ok()).map_err(external)
+            source
+                .read_shared(|batch| sender.blocking_send(Ok(batch)).is_ok())
+                .map_err(external)
         });
         builder.build()
     }

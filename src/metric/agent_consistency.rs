@@ -38,15 +38,24 @@ fn uncertainty(signals: &Signals, weights: [f64; 4]) -> Option<(f64, f64)> {
 /// Scores a session.
 pub fn agent_consistency(session: SessionSignals<'_>, weights: &SignalWeights) -> Consistency {
     if session.is_empty() {
-        return nothing(r#"{"note":"empty_session"}"#, "empty_session: no traces or signals to evaluate.");
+        return nothing(
+            r#"{"note":"empty_session"}"#,
+            "empty_session: no traces or signals to evaluate.",
+        );
     }
     let by_signal = weights.in_order();
-    let traces: Vec<Option<(f64, f64)>> =
-        session.signals.iter().map(|s| uncertainty(s, by_signal)).collect();
+    let traces: Vec<Option<(f64, f64)>> = session
+        .signals
+        .iter()
+        .map(|s| uncertainty(s, by_signal))
+        .collect();
     let mut squares: Vec<f64> = traces.iter().flatten().map(|(_, wu)| wu * wu).collect();
     let n = squares.len();
     if n == 0 {
-        return nothing("{}", "no_evaluable_traces: no trace has a confidence signal.");
+        return nothing(
+            "{}",
+            "no_evaluable_traces: no trace has a confidence signal.",
+        );
     }
     // Sorted, so that the result depends on the set of traces only, not on their order.
     squares.sort_unstable_by(f64::total_cmp);
@@ -62,7 +71,9 @@ pub fn agent_consistency(session: SessionSignals<'_>, weights: &SignalWeights) -
     object.nested("per_trace_signals", |details| {
         let mut seen = Seen::default();
         for ((id, signals), trace) in session.trace_ids.iter().zip(session.signals).zip(&traces) {
-            let (Some((penalty, weighted)), true) = (trace, seen.first_time(id)) else { continue };
+            let (Some((penalty, weighted)), true) = (trace, seen.first_time(id)) else {
+                continue;
+            };
             details.nested(id, |detail| {
                 signals.push_risks(detail);
                 detail
@@ -72,7 +83,9 @@ pub fn agent_consistency(session: SessionSignals<'_>, weights: &SignalWeights) -
         }
     });
     object.nested("aggregation", |aggregation| {
-        aggregation.text("method", "weighted_rms").rounded("rms_value", rms);
+        aggregation
+            .text("method", "weighted_rms")
+            .rounded("rms_value", rms);
     });
     object.end();
 
@@ -85,7 +98,13 @@ pub fn agent_consistency(session: SessionSignals<'_>, weights: &SignalWeights) -
     } else {
         format!("High instability over {n} traces: several signals add up.")
     };
-    Consistency { score, score_raw, evaluated_traces: n, metadata, reason }
+    Consistency {
+        score,
+        score_raw,
+        evaluated_traces: n,
+        metadata,
+        reason,
+    }
 }
 
 fn nothing(metadata: &str, reason: &str) -> Consistency {

@@ -41,9 +41,16 @@ pub fn step_risk(signals: &Signals, weights: &SignalWeights) -> Option<f64> {
 /// Scores a session.
 pub fn agent_reliability(session: SessionSignals<'_>, weights: &SignalWeights) -> Reliability {
     if session.is_empty() {
-        return nothing(r#"{"note":"empty_session"}"#, "empty_session: no traces or signals to evaluate.");
+        return nothing(
+            r#"{"note":"empty_session"}"#,
+            "empty_session: no traces or signals to evaluate.",
+        );
     }
-    let steps: Vec<Option<f64>> = session.signals.iter().map(|s| step_risk(s, weights)).collect();
+    let steps: Vec<Option<f64>> = session
+        .signals
+        .iter()
+        .map(|s| step_risk(s, weights))
+        .collect();
     let mut risks: Vec<f64> = steps.iter().copied().flatten().collect();
     let n = risks.len();
     if n == 0 {
@@ -68,7 +75,9 @@ pub fn agent_reliability(session: SessionSignals<'_>, weights: &SignalWeights) -
     object.nested("per_trace_signals", |details| {
         let mut seen = Seen::default();
         for ((id, signals), step) in session.trace_ids.iter().zip(session.signals).zip(&steps) {
-            let (Some(step), true) = (step, seen.first_time(id)) else { continue };
+            let (Some(step), true) = (step, seen.first_time(id)) else {
+                continue;
+            };
             details.nested(id, |detail| {
                 signals.push_risks(detail);
                 detail.rounded("step_risk", *step);
@@ -76,7 +85,10 @@ pub fn agent_reliability(session: SessionSignals<'_>, weights: &SignalWeights) -
         }
     });
     object
-        .texts("flagged_traces", flagged.iter().map(|&i| session.trace_ids[i]))
+        .texts(
+            "flagged_traces",
+            flagged.iter().map(|&i| session.trace_ids[i]),
+        )
         .nested("aggregation", |aggregation| {
             aggregation
                 .text("method", "max_compose_top_k")
@@ -92,7 +104,14 @@ pub fn agent_reliability(session: SessionSignals<'_>, weights: &SignalWeights) -
         flagged => format!("Elevated risk in {flagged} of {n} traces."),
     };
     let score_raw = clamp01(1.0 - raw);
-    Reliability { score: round4(score_raw), score_raw, evaluated_traces: n, flagged, metadata, reason }
+    Reliability {
+        score: round4(score_raw),
+        score_raw,
+        evaluated_traces: n,
+        flagged,
+        metadata,
+        reason,
+    }
 }
 
 fn nothing(metadata: &str, reason: &str) -> Reliability {

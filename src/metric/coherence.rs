@@ -63,7 +63,9 @@ impl Coherence {
         let mut metadata = Metadata::object(out);
         match self {
             Self::Empty => {
-                metadata.number("coherence_gap", 0.0).text("note", "empty_input_or_output");
+                metadata
+                    .number("coherence_gap", 0.0)
+                    .text("note", "empty_input_or_output");
             }
             Self::Compared { gap, threshold } => {
                 metadata

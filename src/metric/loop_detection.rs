@@ -83,7 +83,9 @@ impl LoopDetection {
         if earlier == 0 {
             return Ok(Self::NoContext);
         }
-        let Some(current) = current else { return Ok(Self::EmptyOutput) };
+        let Some(current) = current else {
+            return Ok(Self::EmptyOutput);
+        };
         let mut comparisons = Vec::with_capacity(window.len());
         for (at, previous) in window.iter().enumerate() {
             let Some(previous) = previous else { continue };
@@ -97,15 +99,20 @@ impl LoopDetection {
         if comparisons.is_empty() {
             return Ok(Self::NoPreviousOutputs);
         }
-        Ok(Self::Compared { comparisons, earlier, threshold })
+        Ok(Self::Compared {
+            comparisons,
+            earlier,
+            threshold,
+        })
     }
 
     /// The strongest repetition found, in [0, 1], unrounded.
     pub fn max_hybrid(&self) -> f64 {
         match self {
-            Self::Compared { comparisons, .. } => {
-                comparisons.iter().map(Comparison::hybrid).fold(0.0, f64::max)
-            }
+            Self::Compared { comparisons, .. } => comparisons
+                .iter()
+                .map(Comparison::hybrid)
+                .fold(0.0, f64::max),
             _ => 0.0,
         }
     }
@@ -131,22 +138,27 @@ impl LoopDetection {
     /// The strongest comparison, if it is a repetition at all.
     pub fn strongest(&self) -> Option<&Comparison> {
         match self {
-            Self::Compared { comparisons, .. } => {
-                comparisons.iter().max_by(|a, b| a.hybrid().total_cmp(&b.hybrid()))
-            }
+            Self::Compared { comparisons, .. } => comparisons
+                .iter()
+                .max_by(|a, b| a.hybrid().total_cmp(&b.hybrid())),
             _ => None,
         }
     }
 
     fn note(&self) -> Option<(&'static str, &'static str)> {
         match self {
-            Self::NoContext => {
-                Some(("no session context provided", "No earlier trace in the session; looping can't be assessed."))
-            }
-            Self::EmptyOutput => Some(("empty_output", "The output is empty; looping can't be assessed.")),
-            Self::NoPreviousOutputs => {
-                Some(("no_previous_outputs", "All outputs in the window are empty; nothing to compare."))
-            }
+            Self::NoContext => Some((
+                "no session context provided",
+                "No earlier trace in the session; looping can't be assessed.",
+            )),
+            Self::EmptyOutput => Some((
+                "empty_output",
+                "The output is empty; looping can't be assessed.",
+            )),
+            Self::NoPreviousOutputs => Some((
+                "no_previous_outputs",
+                "All outputs in the window are empty; nothing to compare.",
+            )),
             Self::Compared { .. } => None,
         }
     }
@@ -155,31 +167,47 @@ impl LoopDetection {
     pub fn reason(&self) -> String {
         match self.note() {
             Some((_, reason)) => reason.into(),
-            None => format!("Max hybrid repetition score: {:.4}", round4(self.max_hybrid())),
+            None => format!(
+                "Max hybrid repetition score: {:.4}",
+                round4(self.max_hybrid())
+            ),
         }
     }
 
     /// Appends the metadata object. `trace_id_back(n)` names the trace `n` places before this one.
-    pub fn push_metadata<'t>(&self, out: &mut String, trace_id_back: impl Fn(usize) -> Option<&'t str>) {
+    pub fn push_metadata<'t>(
+        &self,
+        out: &mut String,
+        trace_id_back: impl Fn(usize) -> Option<&'t str>,
+    ) {
         let mut metadata = Metadata::object(out);
         if let Some((note, _)) = self.note() {
             metadata.text("note", note);
         }
-        if let Self::Compared { comparisons, earlier, threshold } = self {
+        if let Self::Compared {
+            comparisons,
+            earlier,
+            threshold,
+        } = self
+        {
             let first_index = earlier.saturating_sub(comparisons.len());
             metadata
                 .count("window_size", comparisons.len())
                 .rounded("max_hybrid", self.max_hybrid())
-                .objects("comparisons", comparisons.iter().enumerate(), |object, (at, c)| {
-                    object
-                        .count("trace_index", first_index + at)
-                        .rounded("cosine_similarity", c.cosine)
-                        .rounded("jaccard_similarity", c.jaccard)
-                        .rounded("hybrid_score", c.hybrid());
-                    if let Some(id) = trace_id_back(c.back) {
-                        object.text("trace_id", id);
-                    }
-                })
+                .objects(
+                    "comparisons",
+                    comparisons.iter().enumerate(),
+                    |object, (at, c)| {
+                        object
+                            .count("trace_index", first_index + at)
+                            .rounded("cosine_similarity", c.cosine)
+                            .rounded("jaccard_similarity", c.jaccard)
+                            .rounded("hybrid_score", c.hybrid());
+                        if let Some(id) = trace_id_back(c.back) {
+                            object.text("trace_id", id);
+                        }
+                    },
+                )
                 .number("threshold", *threshold)
                 .flag("success", self.success().unwrap_or(false));
         }

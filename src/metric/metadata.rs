@@ -16,7 +16,11 @@ impl<'a> Metadata<'a> {
     /// Opens an object at the end of `out`; it is closed by [`Metadata::end`].
     pub fn object(out: &'a mut String) -> Self {
         out.push('{');
-        Self { out, empty: true, close: '}' }
+        Self {
+            out,
+            empty: true,
+            close: '}',
+        }
     }
 
     fn key(&mut self, key: &str) {
@@ -50,9 +54,16 @@ impl<'a> Metadata<'a> {
             }
         }
         self.out.push('.');
-        let digits = [fraction / 1000, fraction / 100 % 10, fraction / 10 % 10, fraction % 10];
+        let digits = [
+            fraction / 1000,
+            fraction / 100 % 10,
+            fraction / 10 % 10,
+            fraction % 10,
+        ];
         let last = digits.iter().rposition(|d| *d > 0).unwrap_or(0);
-        digits[..=last].iter().for_each(|d| self.out.push(char::from(b'0' + *d as u8)));
+        digits[..=last]
+            .iter()
+            .for_each(|d| self.out.push(char::from(b'0' + *d as u8)));
         self
     }
 

@@ -19,7 +19,11 @@ pub fn round4(x: f64) -> f64 {
 
 /// `max(0, min(1, x))`. NaN stays NaN: it must never become a score.
 pub fn clamp01(x: f64) -> f64 {
-    if x.is_nan() { x } else { x.clamp(0.0, 1.0) + 0.0 }
+    if x.is_nan() {
+        x
+    } else {
+        x.clamp(0.0, 1.0) + 0.0
+    }
 }
 
 /// The stored string of a score: rounded, shortest digits, at least one fraction digit.
@@ -36,7 +40,12 @@ mod tests {
 
     #[test]
     fn ties_go_to_even_on_the_exact_binary_value() {
-        for (x, expected) in [(0.03125, 0.0312), (0.09375, 0.0938), (0.00015, 0.0001), (-0.00001, 0.0)] {
+        for (x, expected) in [
+            (0.03125, 0.0312),
+            (0.09375, 0.0938),
+            (0.00015, 0.0001),
+            (-0.00001, 0.0),
+        ] {
             assert_eq!(round4(x).to_bits(), f64::to_bits(expected), "round4({x})");
         }
     }

@@ -80,7 +80,12 @@ pub const ALL: &[MetricInfo] = &[
         level: Level::Session,
         method: Method::Aggregate,
         default_threshold: DEFAULT_THRESHOLD,
-        inputs: &["confidence", "loop_detection", "tool_correctness", "coherence"],
+        inputs: &[
+            "confidence",
+            "loop_detection",
+            "tool_correctness",
+            "coherence",
+        ],
         meaning: "How bad the worst steps of the session are (1 = no risky step, 0 = the worst steps failed).",
     },
     MetricInfo {
@@ -88,7 +93,12 @@ pub const ALL: &[MetricInfo] = &[
         level: Level::Session,
         method: Method::Aggregate,
         default_threshold: DEFAULT_THRESHOLD,
-        inputs: &["confidence", "loop_detection", "tool_correctness", "coherence"],
+        inputs: &[
+            "confidence",
+            "loop_detection",
+            "tool_correctness",
+            "coherence",
+        ],
         meaning: "How steady the agent's confidence is over the session, other signals added (1 = steady).",
     },
 ];

@@ -27,13 +27,23 @@ pub struct Signals {
 impl Signals {
     /// The signals in the order of [`SIGNALS`]. A NaN counts as missing.
     pub fn in_order(&self) -> [Option<f64>; 4] {
-        [self.confidence, self.loop_detection, self.tool_correctness, self.coherence]
-            .map(|signal| signal.filter(|s| !s.is_nan()))
+        [
+            self.confidence,
+            self.loop_detection,
+            self.tool_correctness,
+            self.coherence,
+        ]
+        .map(|signal| signal.filter(|s| !s.is_nan()))
     }
 
     /// The unweighted risks `1 - signal`, as metadata shows them.
     pub(super) fn push_risks(&self, metadata: &mut Metadata<'_>) {
-        let names = ["confidence_risk", "loop_risk", "tool_risk", "coherence_risk"];
+        let names = [
+            "confidence_risk",
+            "loop_risk",
+            "tool_risk",
+            "coherence_risk",
+        ];
         for (name, signal) in names.iter().zip(self.in_order()) {
             if let Some(signal) = signal {
                 metadata.rounded(name, 1.0 - signal);
@@ -76,7 +86,12 @@ pub struct SignalWeights {
 
 impl Default for SignalWeights {
     fn default() -> Self {
-        Self { merged: SIGNALS.iter().map(|(name, weight)| ((*name).to_owned(), *weight)).collect() }
+        Self {
+            merged: SIGNALS
+                .iter()
+                .map(|(name, weight)| ((*name).to_owned(), *weight))
+                .collect(),
+        }
     }
 }
 
@@ -89,7 +104,10 @@ impl SignalWeights {
         let mut weights = Self::default();
         for (signal, weight) in overrides {
             if !weight.is_finite() {
-                return Err(WeightError { signal: signal.clone(), weight: *weight });
+                return Err(WeightError {
+                    signal: signal.clone(),
+                    weight: *weight,
+                });
             }
             match weights.merged.iter_mut().find(|(name, _)| name == signal) {
                 Some(entry) => entry.1 = *weight,
@@ -101,13 +119,19 @@ impl SignalWeights {
 
     /// All weights by name, defaults first.
     pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
-        self.merged.iter().map(|(name, weight)| (name.as_str(), *weight))
+        self.merged
+            .iter()
+            .map(|(name, weight)| (name.as_str(), *weight))
     }
 
     /// The weights of the four signals in the order of [`SIGNALS`].
     pub(super) fn in_order(&self) -> [f64; 4] {
         // The merged list begins with the four signals in this order.
-        std::array::from_fn(|i| self.merged.get(i).map_or(SIGNALS[i].1, |(_, weight)| *weight))
+        std::array::from_fn(|i| {
+            self.merged
+                .get(i)
+                .map_or(SIGNALS[i].1, |(_, weight)| *weight)
+        })
     }
 
     pub(super) fn push_metadata(&self, metadata: &mut Metadata<'_>) {
@@ -125,7 +149,11 @@ pub(super) fn compensated_sum(terms: impl IntoIterator<Item = f64>) -> f64 {
     let (mut sum, mut lost) = (0.0f64, 0.0f64);
     for term in terms {
         let next = sum + term;
-        lost += if sum.abs() >= term.abs() { (sum - next) + term } else { (term - next) + sum };
+        lost += if sum.abs() >= term.abs() {
+            (sum - next) + term
+        } else {
+            (term - next) + sum
+        };
         sum = next;
     }
     if lost.is_finite() { sum + lost } else { sum }

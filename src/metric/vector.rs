@@ -44,7 +44,11 @@ pub fn distance(a: &[f32], b: &[f32], norms: (f64, f64)) -> Result<f64, NonFinit
         return Ok(1.0);
     }
     let gap = 1.0 - dot(a, b) / (norms.0.sqrt() * norms.1.sqrt());
-    if gap.is_finite() { Ok(super::clamp01(gap)) } else { Err(NonFinite) }
+    if gap.is_finite() {
+        Ok(super::clamp01(gap))
+    } else {
+        Err(NonFinite)
+    }
 }
 
 /// Cosine similarity as SQL users expect it: in [-1, 1], not clamped at 0. `None` if a vector has no

@@ -10,12 +10,30 @@ use super::ModelError;
 /// The files of the shipped model, relative to its folder.
 #[cfg(feature = "shipped-model")]
 const SHIPPED: &[(&str, &[u8])] = &[
-    ("config.json", include_bytes!("../../models/all-MiniLM-L6-v2/config.json")),
-    ("modules.json", include_bytes!("../../models/all-MiniLM-L6-v2/modules.json")),
-    ("sentence_bert_config.json", include_bytes!("../../models/all-MiniLM-L6-v2/sentence_bert_config.json")),
-    ("1_Pooling/config.json", include_bytes!("../../models/all-MiniLM-L6-v2/1_Pooling/config.json")),
-    ("tokenizer.json", include_bytes!("../../models/all-MiniLM-L6-v2/tokenizer.json")),
-    ("model.safetensors", include_bytes!("../../models/all-MiniLM-L6-v2/model.safetensors")),
+    (
+        "config.json",
+        include_bytes!("../../models/all-MiniLM-L6-v2/config.json"),
+    ),
+    (
+        "modules.json",
+        include_bytes!("../../models/all-MiniLM-L6-v2/modules.json"),
+    ),
+    (
+        "sentence_bert_config.json",
+        include_bytes!("../../models/all-MiniLM-L6-v2/sentence_bert_config.json"),
+    ),
+    (
+        "1_Pooling/config.json",
+        include_bytes!("../../models/all-MiniLM-L6-v2/1_Pooling/config.json"),
+    ),
+    (
+        "tokenizer.json",
+        include_bytes!("../../models/all-MiniLM-L6-v2/tokenizer.json"),
+    ),
+    (
+        "model.safetensors",
+        include_bytes!("../../models/all-MiniLM-L6-v2/model.safetensors"),
+    ),
 ];
 
 /// A source of model files.
@@ -38,17 +56,28 @@ impl ModelFolder {
     /// # Errors
     /// [`ModelError::Folder`] if it is not a readable folder.
     pub fn open(path: &Path) -> Result<Self, ModelError> {
-        let failed = |source| ModelError::Folder { path: path.to_owned(), source };
+        let failed = |source| ModelError::Folder {
+            path: path.to_owned(),
+            source,
+        };
         let whole = path.canonicalize().map_err(failed)?;
         std::fs::read_dir(&whole).map_err(failed)?;
-        let name = whole.file_name().map_or_else(|| "model".into(), |n| n.to_string_lossy().into_owned());
-        Ok(Self { name, root: Root::Disk(whole) })
+        let name = whole
+            .file_name()
+            .map_or_else(|| "model".into(), |n| n.to_string_lossy().into_owned());
+        Ok(Self {
+            name,
+            root: Root::Disk(whole),
+        })
     }
 
     /// The model inside the program, if this build carries one.
     pub fn shipped() -> Option<Self> {
         #[cfg(feature = "shipped-model")]
-        return Some(Self { name: "all-MiniLM-L6-v2".into(), root: Root::Shipped });
+        return Some(Self {
+            name: "all-MiniLM-L6-v2".into(),
+            root: Root::Shipped,
+        });
         #[cfg(not(feature = "shipped-model"))]
         None
     }
@@ -84,7 +113,11 @@ impl ModelFolder {
     }
 
     /// The bytes of a file that must be there.
-    pub(super) fn read(&self, file: &str, hint: &'static str) -> Result<Cow<'static, [u8]>, ModelError> {
+    pub(super) fn read(
+        &self,
+        file: &str,
+        hint: &'static str,
+    ) -> Result<Cow<'static, [u8]>, ModelError> {
         self.find(file)?.ok_or_else(|| ModelError::MissingFile {
             model: self.origin(),
             file: file.into(),
@@ -93,11 +126,18 @@ impl ModelFolder {
     }
 
     pub(super) fn bad(&self, file: &str, problem: impl std::fmt::Display) -> ModelError {
-        ModelError::BadFile { model: self.origin(), file: file.into(), problem: problem.to_string() }
+        ModelError::BadFile {
+            model: self.origin(),
+            file: file.into(),
+            problem: problem.to_string(),
+        }
     }
 
     pub(super) fn unsupported(&self, problem: impl Into<String>) -> ModelError {
-        ModelError::Unsupported { model: self.origin(), problem: problem.into() }
+        ModelError::Unsupported {
+            model: self.origin(),
+            problem: problem.into(),
+        }
     }
 
     /// SHA-256 over the files that decide a vector, each with its name and length.
@@ -124,6 +164,10 @@ impl ModelFolder {
                 hash.update(&bytes);
             }
         }
-        Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+        Ok(hash
+            .finalize()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect())
     }
 }

@@ -71,7 +71,10 @@ pub struct Model {
 
 impl std::fmt::Debug for Model {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Model").field("name", &self.name).field("sha256", &self.sha256).finish_non_exhaustive()
+        f.debug_struct("Model")
+            .field("name", &self.name)
+            .field("sha256", &self.sha256)
+            .finish_non_exhaustive()
     }
 }
 

@@ -51,20 +51,31 @@ fn count(folder: &ModelFolder, file: &str, object: &Value, key: &str) -> Result<
             .as_u64()
             .filter(|n| (1..=1 << 24).contains(n))
             .map(|n| n as usize)
-            .ok_or_else(|| folder.bad(file, format!("key `{key}` is {value}, not a positive count"))),
+            .ok_or_else(|| {
+                folder.bad(
+                    file,
+                    format!("key `{key}` is {value}, not a positive count"),
+                )
+            }),
     }
 }
 
 /// The module folders of a model, in order, without the transformer itself.
 pub(super) fn module_paths(folder: &ModelFolder) -> Result<Vec<String>, ModelError> {
-    Ok(modules(folder)?.into_iter().map(|(_, path)| path).filter(|path| !path.is_empty()).collect())
+    Ok(modules(folder)?
+        .into_iter()
+        .map(|(_, path)| path)
+        .filter(|path| !path.is_empty())
+        .collect())
 }
 
 /// (kind, path) of every module; the kind is the last part of its type name.
 fn modules(folder: &ModelFolder) -> Result<Vec<(String, String)>, ModelError> {
     const FILE: &str = "modules.json";
     let list = required(folder, FILE)?;
-    let list = list.as_array().ok_or_else(|| folder.bad(FILE, "not a list of modules"))?;
+    let list = list
+        .as_array()
+        .ok_or_else(|| folder.bad(FILE, "not a list of modules"))?;
     list.iter()
         .map(|module| {
             let text = |key: &str| {
@@ -75,7 +86,10 @@ fn modules(folder: &ModelFolder) -> Result<Vec<(String, String)>, ModelError> {
             let (kind, path) = (text("type")?, text("path")?);
             let kind = kind.rsplit('.').next().unwrap_or(kind).to_owned();
             if path.split('/').any(|part| part == "..") || path.starts_with('/') {
-                return Err(folder.bad(FILE, format!("module path `{path}` leaves the model folder")));
+                return Err(folder.bad(
+                    FILE,
+                    format!("module path `{path}` leaves the model folder"),
+                ));
             }
             Ok((kind, path.to_owned()))
         })
@@ -97,7 +111,9 @@ pub(super) fn read(folder: &ModelFolder) -> Result<Spec, ModelError> {
     for (kind, path) in kinds {
         match kind.as_str() {
             "Pooling" if pooling.is_none() => pooling = Some(read_pooling(folder, path)?),
-            "Dense" if pooling.is_some() && !normalise => dense.push((path.clone(), read_dense(folder, path)?)),
+            "Dense" if pooling.is_some() && !normalise => {
+                dense.push((path.clone(), read_dense(folder, path)?))
+            }
             "Normalize" if pooling.is_some() => normalise = true,
             _ => {
                 return Err(folder.unsupported(format!(
@@ -108,21 +124,34 @@ pub(super) fn read(folder: &ModelFolder) -> Result<Spec, ModelError> {
         }
     }
     let Some((pooling, pool_prompt)) = pooling else {
-        return Err(folder.bad("modules.json", "no Pooling module: the model gives no text vectors"));
+        return Err(folder.bad(
+            "modules.json",
+            "no Pooling module: the model gives no text vectors",
+        ));
     };
 
     let config = required(folder, "config.json")?;
     let (shape, layers, intermediate) = read_bert(folder, &config)?;
     let limits = optional(folder, "sentence_bert_config.json")?;
     let tokenizer = optional(folder, "tokenizer_config.json")?;
-    let max_tokens = [limits.get("max_seq_length"), tokenizer.get("model_max_length")]
-        .into_iter()
-        .flatten()
-        .find_map(Value::as_u64)
-        // model_max_length is an absurdly large number where nobody set it.
-        .map_or(shape.positions, |n| shape.positions.min(usize::try_from(n).unwrap_or(usize::MAX)));
+    let max_tokens = [
+        limits.get("max_seq_length"),
+        tokenizer.get("model_max_length"),
+    ]
+    .into_iter()
+    .flatten()
+    .find_map(Value::as_u64)
+    // model_max_length is an absurdly large number where nobody set it.
+    .map_or(shape.positions, |n| {
+        shape
+            .positions
+            .min(usize::try_from(n).unwrap_or(usize::MAX))
+    });
     if max_tokens < 3 {
-        return Err(folder.bad("sentence_bert_config.json", format!("`max_seq_length` {max_tokens} leaves no room for text")));
+        return Err(folder.bad(
+            "sentence_bert_config.json",
+            format!("`max_seq_length` {max_tokens} leaves no room for text"),
+        ));
     }
     let prompts = optional(folder, "config_sentence_transformers.json")?;
     let prompt = prompts
@@ -131,21 +160,52 @@ pub(super) fn read(folder: &ModelFolder) -> Result<Spec, ModelError> {
         .and_then(|name| prompts.get("prompts")?.get(name)?.as_str())
         .unwrap_or_default()
         .to_owned();
-    let lowercase = limits.get("do_lower_case").and_then(Value::as_bool).unwrap_or(false);
-    Ok(Spec { shape, layers, intermediate, pooling, dense, normalise, max_tokens, lowercase, prompt, pool_prompt })
+    let lowercase = limits
+        .get("do_lower_case")
+        .and_then(Value::as_bool)
+        .unwrap_or(false);
+    Ok(Spec {
+        shape,
+        layers,
+        intermediate,
+        pooling,
+        dense,
+        normalise,
+        max_tokens,
+        lowercase,
+        prompt,
+        pool_prompt,
+    })
 }
 
-fn read_bert(folder: &ModelFolder, config: &Value) -> Result<(BertShape, usize, usize), ModelError> {
+fn read_bert(
+    folder: &ModelFolder,
+    config: &Value,
+) -> Result<(BertShape, usize, usize), ModelError> {
     const FILE: &str = "config.json";
-    let kind = config.get("model_type").and_then(Value::as_str).unwrap_or("unknown");
+    let kind = config
+        .get("model_type")
+        .and_then(Value::as_str)
+        .unwrap_or("unknown");
     if kind != "bert" {
-        return Err(folder.unsupported(format!("config.json says model_type `{kind}`; this version encodes `bert`")));
+        return Err(folder.unsupported(format!(
+            "config.json says model_type `{kind}`; this version encodes `bert`"
+        )));
     }
-    let positions = config.get("position_embedding_type").and_then(Value::as_str).unwrap_or("absolute");
+    let positions = config
+        .get("position_embedding_type")
+        .and_then(Value::as_str)
+        .unwrap_or("absolute");
     if positions != "absolute" {
-        return Err(folder.unsupported(format!("position_embedding_type `{positions}`; supported is `absolute`")));
+        return Err(folder.unsupported(format!(
+            "position_embedding_type `{positions}`; supported is `absolute`"
+        )));
     }
-    let activation = match config.get("hidden_act").and_then(Value::as_str).unwrap_or("gelu") {
+    let activation = match config
+        .get("hidden_act")
+        .and_then(Value::as_str)
+        .unwrap_or("gelu")
+    {
         "gelu" => Activation::Gelu,
         "gelu_new" | "gelu_pytorch_tanh" => Activation::GeluTanh,
         "relu" => Activation::Relu,
@@ -158,14 +218,20 @@ fn read_bert(folder: &ModelFolder, config: &Value) -> Result<(BertShape, usize, 
     let get = |key| count(folder, FILE, config, key);
     let (hidden, heads) = (get("hidden_size")?, get("num_attention_heads")?);
     if hidden % heads != 0 {
-        return Err(folder.bad(FILE, format!("`hidden_size` {hidden} is no multiple of `num_attention_heads` {heads}")));
+        return Err(folder.bad(
+            FILE,
+            format!("`hidden_size` {hidden} is no multiple of `num_attention_heads` {heads}"),
+        ));
     }
     let shape = BertShape {
         hidden,
         heads,
         vocabulary: get("vocab_size")?,
         positions: get("max_position_embeddings")?,
-        epsilon: config.get("layer_norm_eps").and_then(Value::as_f64).unwrap_or(1e-12) as f32,
+        epsilon: config
+            .get("layer_norm_eps")
+            .and_then(Value::as_f64)
+            .unwrap_or(1e-12) as f32,
         activation,
     };
     Ok((shape, get("num_hidden_layers")?, get("intermediate_size")?))
@@ -176,14 +242,26 @@ fn read_pooling(folder: &ModelFolder, path: &str) -> Result<(Pooling, bool), Mod
         ("pooling_mode_cls_token", "cls", Pooling::Cls),
         ("pooling_mode_mean_tokens", "mean", Pooling::Mean),
         ("pooling_mode_max_tokens", "max", Pooling::Max),
-        ("pooling_mode_mean_sqrt_len_tokens", "mean_sqrt_len_tokens", Pooling::MeanSqrtLen),
-        ("pooling_mode_weightedmean_tokens", "weightedmean", Pooling::WeightedMean),
+        (
+            "pooling_mode_mean_sqrt_len_tokens",
+            "mean_sqrt_len_tokens",
+            Pooling::MeanSqrtLen,
+        ),
+        (
+            "pooling_mode_weightedmean_tokens",
+            "weightedmean",
+            Pooling::WeightedMean,
+        ),
         ("pooling_mode_lasttoken", "lasttoken", Pooling::LastToken),
     ];
     let file = format!("{path}/config.json");
     let config = required(folder, &file)?;
     let chosen: Vec<Pooling> = match config.get("pooling_mode").and_then(Value::as_str) {
-        Some(mode) => NAMES.iter().filter(|(_, name, _)| *name == mode).map(|n| n.2).collect(),
+        Some(mode) => NAMES
+            .iter()
+            .filter(|(_, name, _)| *name == mode)
+            .map(|n| n.2)
+            .collect(),
         None => NAMES
             .iter()
             .filter(|(flag, _, _)| config.get(*flag).and_then(Value::as_bool) == Some(true))
@@ -193,15 +271,30 @@ fn read_pooling(folder: &ModelFolder, path: &str) -> Result<(Pooling, bool), Mod
     let [pooling] = chosen.as_slice() else {
         return Err(folder.bad(&file, "exactly one known pooling mode must be on (cls, mean, max, mean_sqrt_len, weightedmean, lasttoken)"));
     };
-    Ok((*pooling, config.get("include_prompt").and_then(Value::as_bool).unwrap_or(true)))
+    Ok((
+        *pooling,
+        config
+            .get("include_prompt")
+            .and_then(Value::as_bool)
+            .unwrap_or(true),
+    ))
 }
 
 fn read_dense(folder: &ModelFolder, path: &str) -> Result<bool, ModelError> {
     let file = format!("{path}/config.json");
     let config = required(folder, &file)?;
-    match config.get("activation_function").and_then(Value::as_str).unwrap_or("") {
+    match config
+        .get("activation_function")
+        .and_then(Value::as_str)
+        .unwrap_or("")
+    {
         f if f.ends_with(".Tanh") => Ok(true),
         f if f.ends_with(".Identity") => Ok(false),
-        other => Err(folder.bad(&file, format!("activation_function `{other}` is not supported; supported are Tanh and Identity"))),
+        other => Err(folder.bad(
+            &file,
+            format!(
+                "activation_function `{other}` is not supported; supported are Tanh and Identity"
+            ),
+        )),
     }
 }

@@ -41,7 +41,8 @@ impl TextTokenizer {
             prompt: spec.prompt.clone(),
         };
         // A tokenizer that fails on plain text fails now, not in the middle of the night.
-        this.ids("A first text.").map_err(|problem| folder.bad(FILE, problem))?;
+        this.ids("A first text.")
+            .map_err(|problem| folder.bad(FILE, problem))?;
         Ok(this)
     }
 
@@ -56,7 +57,9 @@ impl TextTokenizer {
             return 0;
         }
         // The leading special token and the prompt itself; the trailing special token is not its own.
-        self.tokenizer.encode_fast(self.prompt.as_str(), true).map_or(0, |e| e.len().saturating_sub(1))
+        self.tokenizer
+            .encode_fast(self.prompt.as_str(), true)
+            .map_or(0, |e| e.len().saturating_sub(1))
     }
 
     /// The token ids of a text, as the whole text would have them, cut to the model's limit.
@@ -79,7 +82,11 @@ impl TextTokenizer {
                 .tokenizer
                 .encode_fast(prompted.as_ref(), true)
                 .map_err(|e| format!("the tokenizer failed: {e}"))?;
-            let overflow: usize = encoding.get_overflowing().iter().map(tokenizers::Encoding::len).sum();
+            let overflow: usize = encoding
+                .get_overflowing()
+                .iter()
+                .map(tokenizers::Encoding::len)
+                .sum();
             // A cut inside a word may change that word's tokens; a word has no more than about a
             // hundred. With more left over than that, the kept ones are those of the whole text.
             if whole || (at_space && overflow > 0) || overflow > 128 {
@@ -93,7 +100,9 @@ impl TextTokenizer {
 /// The first `limit` characters of a text, cut back to the last white space if there is one in its
 /// second half. Says whether the cut is at white space.
 fn cut(text: &str, limit: usize) -> (&str, bool) {
-    let Some((end, _)) = text.char_indices().nth(limit) else { return (text, true) };
+    let Some((end, _)) = text.char_indices().nth(limit) else {
+        return (text, true);
+    };
     let piece = &text[..end];
     match piece.rfind(char::is_whitespace) {
         Some(space) if space > end / 2 => (&piece[..space], true),

@@ -23,46 +23,86 @@ impl<'a> Tensors<'a> {
     fn new(folder: &'a ModelFolder, file: &str, bytes: &'a [u8]) -> Result<Self, ModelError> {
         let tensors = SafeTensors::deserialize(bytes)
             .map_err(|e| folder.bad(file, format!("not a safetensors file: {e}")))?;
-        let prefix = if tensors.names().iter().any(|name| name.starts_with("bert.")) { "bert." } else { "" };
-        Ok(Self { folder, file: file.into(), tensors, prefix })
+        let prefix = if tensors.names().iter().any(|name| name.starts_with("bert.")) {
+            "bert."
+        } else {
+            ""
+        };
+        Ok(Self {
+            folder,
+            file: file.into(),
+            tensors,
+            prefix,
+        })
     }
 
     fn get(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, ModelError> {
         let name = format!("{}{name}", self.prefix);
         let tensor = self.tensors.tensor(&name).map_err(|_| {
-            self.folder.bad(&self.file, format!("tensor `{name}` is missing"))
+            self.folder
+                .bad(&self.file, format!("tensor `{name}` is missing"))
         })?;
         if tensor.shape() != shape {
             return Err(self.folder.bad(
                 &self.file,
-                format!("tensor `{name}` has shape {:?}, config.json asks for {shape:?}", tensor.shape()),
+                format!(
+                    "tensor `{name}` has shape {:?}, config.json asks for {shape:?}",
+                    tensor.shape()
+                ),
             ));
         }
         let data = tensor.data();
         let values: Vec<f32> = match tensor.dtype() {
-            Dtype::F32 => data.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect(),
-            Dtype::F16 => data.chunks_exact(2).map(|b| f16::from_le_bytes([b[0], b[1]]).to_f32()).collect(),
-            Dtype::BF16 => data.chunks_exact(2).map(|b| bf16::from_le_bytes([b[0], b[1]]).to_f32()).collect(),
+            Dtype::F32 => data
+                .chunks_exact(4)
+                .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+                .collect(),
+            Dtype::F16 => data
+                .chunks_exact(2)
+                .map(|b| f16::from_le_bytes([b[0], b[1]]).to_f32())
+                .collect(),
+            Dtype::BF16 => data
+                .chunks_exact(2)
+                .map(|b| bf16::from_le_bytes([b[0], b[1]]).to_f32())
+                .collect(),
             other => {
                 return Err(self.folder.bad(
                     &self.file,
-                    format!("tensor `{name}` is stored as {other:?}; supported are F32, F16 and BF16"),
+                    format!(
+                        "tensor `{name}` is stored as {other:?}; supported are F32, F16 and BF16"
+                    ),
                 ));
             }
         };
         match values.iter().all(|x| x.is_finite()) {
             true => Ok(values),
-            false => Err(self.folder.bad(&self.file, format!("tensor `{name}` holds NaN or infinite values"))),
+            false => Err(self.folder.bad(
+                &self.file,
+                format!("tensor `{name}` holds NaN or infinite values"),
+            )),
         }
     }
 
     fn norm(&self, name: &str, size: usize) -> Result<(Vec<f32>, Vec<f32>), ModelError> {
-        Ok((self.get(&format!("{name}.weight"), &[size])?, self.get(&format!("{name}.bias"), &[size])?))
+        Ok((
+            self.get(&format!("{name}.weight"), &[size])?,
+            self.get(&format!("{name}.bias"), &[size])?,
+        ))
     }
 
-    fn linear(&self, level: Level, name: &str, inputs: usize, outputs: usize) -> Result<Linear, ModelError> {
+    fn linear(
+        &self,
+        level: Level,
+        name: &str,
+        inputs: usize,
+        outputs: usize,
+    ) -> Result<Linear, ModelError> {
         let weight = self.get(&format!("{name}.weight"), &[outputs, inputs])?;
-        Ok(Linear::new(level, &weight, self.get(&format!("{name}.bias"), &[outputs])?))
+        Ok(Linear::new(
+            level,
+            &weight,
+            self.get(&format!("{name}.bias"), &[outputs])?,
+        ))
     }
 
     fn query_key_value(&self, level: Level, name: &str, size: usize) -> Result<Linear, ModelError> {
@@ -75,7 +115,12 @@ impl<'a> Tensors<'a> {
     }
 
     fn stored_precision(&self) -> &'static str {
-        match self.tensors.iter().map(|(_, tensor)| tensor.dtype()).find(|d| matches!(d, Dtype::F16 | Dtype::BF16)) {
+        match self
+            .tensors
+            .iter()
+            .map(|(_, tensor)| tensor.dtype())
+            .find(|d| matches!(d, Dtype::F16 | Dtype::BF16))
+        {
             Some(Dtype::F16) => "f16",
             Some(_) => "bf16",
             None => "f32",
@@ -97,7 +142,10 @@ pub(super) fn load_encoder(
     let size = shape.hidden;
 
     let types = tensors.get_rows("embeddings.token_type_embeddings.weight", size)?;
-    let mut positions = tensors.get("embeddings.position_embeddings.weight", &[shape.positions, size])?;
+    let mut positions = tensors.get(
+        "embeddings.position_embeddings.weight",
+        &[shape.positions, size],
+    )?;
     for row in positions.chunks_exact_mut(size) {
         row.iter_mut().zip(&types).for_each(|(p, t)| *p += t);
     }
@@ -106,9 +154,19 @@ pub(super) fn load_encoder(
             let at = |name: &str| format!("encoder.layer.{i}.{name}");
             Ok(Layer {
                 query_key_value: tensors.query_key_value(level, &at("attention.self"), size)?,
-                attention_output: tensors.linear(level, &at("attention.output.dense"), size, size)?,
+                attention_output: tensors.linear(
+                    level,
+                    &at("attention.output.dense"),
+                    size,
+                    size,
+                )?,
                 attention_norm: tensors.norm(&at("attention.output.LayerNorm"), size)?,
-                intermediate: tensors.linear(level, &at("intermediate.dense"), size, spec.intermediate)?,
+                intermediate: tensors.linear(
+                    level,
+                    &at("intermediate.dense"),
+                    size,
+                    spec.intermediate,
+                )?,
                 output: tensors.linear(level, &at("output.dense"), spec.intermediate, size)?,
                 output_norm: tensors.norm(&at("output.LayerNorm"), size)?,
             })
@@ -120,20 +178,38 @@ pub(super) fn load_encoder(
         let file = format!("{path}/model.safetensors");
         let bytes = folder.read(&file, NO_WEIGHTS)?;
         let tensors = Tensors::new(folder, &file, &bytes)?;
-        let outputs = tensors.tensors.tensor("linear.weight").ok().and_then(|t| t.shape().first().copied());
+        let outputs = tensors
+            .tensors
+            .tensor("linear.weight")
+            .ok()
+            .and_then(|t| t.shape().first().copied());
         let linear = tensors.linear(level, "linear", width, outputs.unwrap_or(0))?;
         width = linear.outputs();
         dense.push((linear, *tanh));
     }
     let weights = BertWeights {
-        words: tensors.get("embeddings.word_embeddings.weight", &[shape.vocabulary, size])?,
+        words: tensors.get(
+            "embeddings.word_embeddings.weight",
+            &[shape.vocabulary, size],
+        )?,
         positions,
         embedding_norm: tensors.norm("embeddings.LayerNorm", size)?,
         layers,
         dense,
     };
-    let pool_from = if spec.pool_prompt { 0 } else { tokenizer.prompt_tokens() };
-    let encoder = CpuBert::new(level, shape, weights, spec.pooling, pool_from, spec.normalise);
+    let pool_from = if spec.pool_prompt {
+        0
+    } else {
+        tokenizer.prompt_tokens()
+    };
+    let encoder = CpuBert::new(
+        level,
+        shape,
+        weights,
+        spec.pooling,
+        pool_from,
+        spec.normalise,
+    );
     Ok((encoder, tensors.stored_precision()))
 }
 
@@ -141,7 +217,12 @@ impl Tensors<'_> {
     /// The first row of a table whose number of rows is not in the configuration.
     fn get_rows(&self, name: &str, columns: usize) -> Result<Vec<f32>, ModelError> {
         let whole = format!("{}{name}", self.prefix);
-        let rows = self.tensors.tensor(&whole).ok().and_then(|t| t.shape().first().copied()).unwrap_or(1);
+        let rows = self
+            .tensors
+            .tensor(&whole)
+            .ok()
+            .and_then(|t| t.shape().first().copied())
+            .unwrap_or(1);
         let mut values = self.get(name, &[rows, columns])?;
         values.truncate(columns);
         Ok(values)

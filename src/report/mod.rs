@@ -35,13 +35,25 @@ pub struct Facts {
 ///
 /// # Errors
 /// A message, if the template is broken.
-pub fn html(facts: &Facts, rules: &Rules, summary: &Summary, worst: &[ShownSession]) -> Result<String, String> {
+pub fn html(
+    facts: &Facts,
+    rules: &Rules,
+    summary: &Summary,
+    worst: &[ShownSession],
+) -> Result<String, String> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
-    environment.add_template("report.html", TEMPLATE).map_err(|e| e.to_string())?;
-    let template = environment.get_template("report.html").map_err(|e| e.to_string())?;
-    let (model, sha256) = facts.model.clone().unwrap_or_else(|| ("none".into(), "none".into()));
+    environment
+        .add_template("report.html", TEMPLATE)
+        .map_err(|e| e.to_string())?;
+    let template = environment
+        .get_template("report.html")
+        .map_err(|e| e.to_string())?;
+    let (model, sha256) = facts
+        .model
+        .clone()
+        .unwrap_or_else(|| ("none".into(), "none".into()));
     let run = json!({
         "created_at": chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true),
         "version": env!("CARGO_PKG_VERSION"),
@@ -72,8 +84,11 @@ pub fn html(facts: &Facts, rules: &Rules, summary: &Summary, worst: &[ShownSessi
         "dedup_share": summary.dedup_share,
         "tokens_per_second": summary.tokens_per_second,
     });
-    let stages: Vec<_> =
-        summary.stages.iter().map(|(name, seconds)| json!({ "name": name, "seconds": round4(*seconds) })).collect();
+    let stages: Vec<_> = summary
+        .stages
+        .iter()
+        .map(|(name, seconds)| json!({ "name": name, "seconds": round4(*seconds) }))
+        .collect();
     let quarantine: Vec<_> = summary
         .quarantine
         .iter()

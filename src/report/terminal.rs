@@ -9,7 +9,7 @@ fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);
@@ -23,7 +23,11 @@ fn score(value: Option<f64>) -> String {
 
 /// Control characters of ids and names never reach the terminal.
 fn plain(text: &str) -> String {
-    let mut out: String = text.chars().take(80).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    let mut out: String = text
+        .chars()
+        .take(80)
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect();
     if text.chars().nth(80).is_some() {
         out.push('…');
     }
@@ -67,7 +71,8 @@ fn write_counts(out: &mut String, s: &Summary) -> std::fmt::Result {
             grouped(s.distinct_texts),
             100.0 * s.dedup_share.unwrap_or(0.0),
             grouped(s.tokens),
-            s.tokens_per_second.map_or_else(|| "–".into(), |t| grouped(t as u64))
+            s.tokens_per_second
+                .map_or_else(|| "–".into(), |t| grouped(t as u64))
         )?;
     }
     Ok(())
@@ -103,9 +108,18 @@ fn write_worst(out: &mut String, s: &Summary) -> std::fmt::Result {
         return Ok(());
     }
     writeln!(out, "\nworst sessions")?;
-    writeln!(out, "{:>11} {:>11} {:>7}  session, flagged traces", "reliability", "consistency", "traces")?;
+    writeln!(
+        out,
+        "{:>11} {:>11} {:>7}  session, flagged traces",
+        "reliability", "consistency", "traces"
+    )?;
     for w in &s.worst_sessions {
-        let flagged: Vec<String> = w.flagged_traces.iter().take(3).map(|id| plain(id)).collect();
+        let flagged: Vec<String> = w
+            .flagged_traces
+            .iter()
+            .take(3)
+            .map(|id| plain(id))
+            .collect();
         let more = match w.flagged_traces.len().saturating_sub(3) {
             0 => String::new(),
             more => format!(", and {more} more"),
@@ -119,7 +133,13 @@ fn write_worst(out: &mut String, s: &Summary) -> std::fmt::Result {
             plain(&w.session_id)
         )?;
         if !flagged.is_empty() {
-            writeln!(out, "{:>31}  flagged {}: {}{more}", "", w.flagged_traces.len(), flagged.join(", "))?;
+            writeln!(
+                out,
+                "{:>31}  flagged {}: {}{more}",
+                "",
+                w.flagged_traces.len(),
+                flagged.join(", ")
+            )?;
         }
     }
     Ok(())
@@ -128,35 +148,70 @@ fn write_worst(out: &mut String, s: &Summary) -> std::fmt::Result {
 fn write_problems(out: &mut String, s: &Summary) -> std::fmt::Result {
     let mut lines = Vec::new();
     for q in &s.quarantine {
-        lines.push(format!("{} rows quarantined: {}, first {}", grouped(q.rows), q.code, plain(&q.example)));
+        lines.push(format!(
+            "{} rows quarantined: {}, first {}",
+            grouped(q.rows),
+            q.code,
+            plain(&q.example)
+        ));
     }
     for (count, what) in [
-        (s.failed_signals, "traces with a metric that failed (status FAILED)"),
-        (s.non_finite_signals, "given signals were NaN or infinite and count as missing"),
-        (s.unmatched_signals, "rows of the signals file belong to no trace"),
-        (s.empty_session_ids, "rows have an empty session id and stand alone"),
-        (s.traces_without_session, "traces belong to no session and have trace metrics only"),
+        (
+            s.failed_signals,
+            "traces with a metric that failed (status FAILED)",
+        ),
+        (
+            s.non_finite_signals,
+            "given signals were NaN or infinite and count as missing",
+        ),
+        (
+            s.unmatched_signals,
+            "rows of the signals file belong to no trace",
+        ),
+        (
+            s.empty_session_ids,
+            "rows have an empty session id and stand alone",
+        ),
+        (
+            s.traces_without_session,
+            "traces belong to no session and have trace metrics only",
+        ),
     ] {
         if count > 0 {
             lines.push(format!("{} {what}", grouped(count)));
         }
     }
     for (metric, count) in &s.sessions_without_evidence {
-        lines.push(format!("{} sessions have a {metric} that rests on no trace (evaluated_traces = 0)", grouped(*count)));
+        lines.push(format!(
+            "{} sessions have a {metric} that rests on no trace (evaluated_traces = 0)",
+            grouped(*count)
+        ));
     }
     if !lines.is_empty() {
         writeln!(out, "\nnotes")?;
-        lines.iter().try_for_each(|line| writeln!(out, "  {line}"))?;
+        lines
+            .iter()
+            .try_for_each(|line| writeln!(out, "  {line}"))?;
     }
     Ok(())
 }
 
 fn write_end(out: &mut String, s: &Summary) -> std::fmt::Result {
-    let stages: Vec<String> = s.stages.iter().map(|(name, seconds)| format!("{name} {seconds:.1} s")).collect();
+    let stages: Vec<String> = s
+        .stages
+        .iter()
+        .map(|(name, seconds)| format!("{name} {seconds:.1} s"))
+        .collect();
     writeln!(out, "\ntime: {}", stages.join(", "))?;
     for gate in &s.gates {
         let verdict = if gate.passed { "passed" } else { "FAILED" };
-        writeln!(out, "gate {verdict}: mean {} {} (at least {})", gate.metric, score(gate.value).trim(), gate.minimum)?;
+        writeln!(
+            out,
+            "gate {verdict}: mean {} {} (at least {})",
+            gate.metric,
+            score(gate.value).trim(),
+            gate.minimum
+        )?;
     }
     Ok(())
 }
@@ -165,7 +220,10 @@ fn write_end(out: &mut String, s: &Summary) -> std::fmt::Result {
 mod tests {
     #[test]
     fn numbers_are_grouped_and_control_characters_are_replaced() {
-        assert_eq!([0, 999, 1000, 1_234_567].map(super::grouped), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!(
+            [0, 999, 1000, 1_234_567].map(super::grouped),
+            ["0", "999", "1,000", "1,234,567"]
+        );
         assert_eq!(super::plain("a\x1b[31m\n"), "a\u{fffd}[31m\u{fffd}");
     }
 }

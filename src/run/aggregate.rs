@@ -8,11 +8,13 @@ use super::quarantine_rows;
 use super::score::{Stages, gate_results};
 use super::session_rows::{SessionCounts, SessionRows};
 use super::{EngineRequest, Rules, RunDirectory, RunError, Summary, manifest};
-use crate::engine::{EngineOptions, SessionPlan, Tap, engine_session, for_each_batch, traces_table};
+use crate::engine::{
+    EngineOptions, SessionPlan, Tap, engine_session, for_each_batch, traces_table,
+};
 use crate::metric::{ALL, Level, SIGNALS};
 use crate::trace::{
-    BatchLimits, Code, ColumnMap, OnBadFile, Quarantine, ReadOptions, TraceColumns, TraceSource, discover,
-    repeated_trace_ids,
+    BatchLimits, Code, ColumnMap, OnBadFile, Quarantine, ReadOptions, TraceColumns, TraceSource,
+    discover, repeated_trace_ids,
 };
 
 /// A validated request.
@@ -53,7 +55,12 @@ pub fn aggregate(request: &AggregateRequest) -> Result<(Summary, PathBuf), RunEr
     let mut stages = Stages::new();
     let files = discover(&request.paths, None)?;
     let reading = |signals: Vec<String>| ReadOptions {
-        columns: TraceColumns { input: false, output: false, session_required: true, signals },
+        columns: TraceColumns {
+            input: false,
+            output: false,
+            session_required: true,
+            signals,
+        },
         map: request.map.clone(),
         text_mode: request.rules.text_mode,
         on_bad_file: request.on_bad_file,
@@ -61,7 +68,11 @@ pub fn aggregate(request: &AggregateRequest) -> Result<(Summary, PathBuf), RunEr
     };
     let names: Vec<String> = SIGNALS.iter().map(|(name, _)| (*name).to_owned()).collect();
     let quarantine = Arc::new(Quarantine::default());
-    let source = Arc::new(TraceSource::open(files.clone(), reading(names), Arc::clone(&quarantine))?);
+    let source = Arc::new(TraceSource::open(
+        files.clone(),
+        reading(names),
+        Arc::clone(&quarantine),
+    )?);
     if !source.has_any_signal() {
         return Err(RunError::Request(format!(
             "no file has a signal column; at least one of {} must be there",
@@ -79,7 +90,9 @@ pub fn aggregate(request: &AggregateRequest) -> Result<(Summary, PathBuf), RunEr
 
     let (rows_read, quarantined) = (source.rows_read(), quarantine.rows());
     let merged = rows_read.checked_sub(quarantined + traces).ok_or_else(|| {
-        RunError::Plan(format!("rows don't add up: {rows_read} read, {quarantined} quarantined, {traces} used"))
+        RunError::Plan(format!(
+            "rows don't add up: {rows_read} read, {quarantined} quarantined, {traces} used"
+        ))
     })?;
     let entries = quarantine.sorted();
     quarantine_rows::write(&run, &entries)?;
@@ -97,7 +110,10 @@ pub fn aggregate(request: &AggregateRequest) -> Result<(Summary, PathBuf), RunEr
         empty_session_ids: source.empty_session_ids(),
         merged_duplicates: merged,
         quarantined,
-        unreadable_files: entries.iter().filter(|e| e.code == Code::UnreadableFile).count() as u64,
+        unreadable_files: entries
+            .iter()
+            .filter(|e| e.code == Code::UnreadableFile)
+            .count() as u64,
         failed_signals: 0,
         non_finite_signals: source.non_finite_signals(),
         unmatched_signals: 0,
@@ -118,7 +134,15 @@ pub fn aggregate(request: &AggregateRequest) -> Result<(Summary, PathBuf), RunEr
         stages: stages.list,
     };
     manifest::write_json(&run.path().join("summary.json"), &summary)?;
-    manifest::write(&run, "aggregate", &source, rules, manifest::model(None, None), None, &summary)?;
+    manifest::write(
+        &run,
+        "aggregate",
+        &source,
+        rules,
+        manifest::model(None, None),
+        None,
+        &summary,
+    )?;
     drop(runtime);
     Ok((summary, run.commit()?))
 }
@@ -140,8 +164,15 @@ async fn execute(
         weights: rules.weights.clone(),
         text_mode: rules.text_mode,
     })?;
-    context.register_table("traces", Arc::new(traces_table(source, request.engine.threads)?))?;
-    let from = if merge_repeated { format!("({MERGED})") } else { "traces".to_owned() };
+    context.register_table(
+        "traces",
+        Arc::new(traces_table(source, request.engine.threads)?),
+    )?;
+    let from = if merge_repeated {
+        format!("({MERGED})")
+    } else {
+        "traces".to_owned()
+    };
     let sorted = format!(
         "SELECT trace_id, session_id, started_at, confidence, loop_detection, tool_correctness, coherence \
          FROM {from} ORDER BY session_id ASC NULLS LAST, started_at ASC NULLS LAST, \
@@ -153,7 +184,9 @@ async fn execute(
         let counts = Arc::clone(&counts);
         Tap::new(sorted, move |batch| {
             use arrow::array::Array;
-            let nulls = batch.column_by_name("session_id").map_or(0, |c| c.null_count());
+            let nulls = batch
+                .column_by_name("session_id")
+                .map_or(0, |c| c.null_count());
             let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
             counts.0 += batch.num_rows() as u64;
             counts.1 += nulls as u64;
@@ -166,7 +199,10 @@ async fn execute(
     };
     let frame = plan.sessions(&context, Arc::new(tap)).await?;
     let mut rows = SessionRows::create(run, rules, None)?;
-    for_each_batch(frame, |batch| rows.write(&batch).map_err(crate::engine::external)).await?;
+    for_each_batch(frame, |batch| {
+        rows.write(&batch).map_err(crate::engine::external)
+    })
+    .await?;
     let (traces, without_session) = *counts.lock().unwrap_or_else(PoisonError::into_inner);
     Ok((traces, without_session, rows.finish(0)?))
 }

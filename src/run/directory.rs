@@ -20,7 +20,12 @@ pub struct RunDirectory {
 
 fn name_of(target: &Path) -> Result<String, RunError> {
     let name = target.file_name().map(|n| n.to_string_lossy().into_owned());
-    name.ok_or_else(|| RunError::Request(format!("`{}` can't be an output folder; name a new one", target.display())))
+    name.ok_or_else(|| {
+        RunError::Request(format!(
+            "`{}` can't be an output folder; name a new one",
+            target.display()
+        ))
+    })
 }
 
 impl RunDirectory {
@@ -48,7 +53,12 @@ impl RunDirectory {
         lock.lock().map_err(|e| RunError::write(&lock_path, e))?;
         let work = partial.path().join("work");
         fs::create_dir(&work).map_err(|e| RunError::write(&work, e))?;
-        Ok(Self { target: target.to_owned(), overwrite, partial, _lock: lock })
+        Ok(Self {
+            target: target.to_owned(),
+            overwrite,
+            partial,
+            _lock: lock,
+        })
     }
 
     /// Where result files are written.
@@ -106,12 +116,17 @@ fn set_readable(folder: &Path) {
 }
 
 fn check_target(target: &Path, overwrite: bool) -> Result<(), RunError> {
-    let Ok(metadata) = fs::symlink_metadata(target) else { return Ok(()) };
+    let Ok(metadata) = fs::symlink_metadata(target) else {
+        return Ok(());
+    };
     let shown = target.display();
     if !overwrite {
-        return Err(RunError::Request(format!("`{shown}` exists; choose another --out, or give --overwrite to replace it")));
+        return Err(RunError::Request(format!(
+            "`{shown}` exists; choose another --out, or give --overwrite to replace it"
+        )));
     }
-    let empty = metadata.is_dir() && fs::read_dir(target).is_ok_and(|mut entries| entries.next().is_none());
+    let empty =
+        metadata.is_dir() && fs::read_dir(target).is_ok_and(|mut entries| entries.next().is_none());
     if !empty && !target.join(MANIFEST).is_file() {
         return Err(RunError::Request(format!(
             "`{shown}` is not a run directory (it has no {MANIFEST}), so --overwrite leaves it alone; choose another --out"
@@ -149,10 +164,14 @@ impl PartialFile {
     pub fn create(target: &Path, overwrite: bool) -> Result<(Self, fs::File), RunError> {
         let shown = target.display();
         if target.is_dir() {
-            return Err(RunError::Request(format!("`{shown}` is a folder; name a file with --out")));
+            return Err(RunError::Request(format!(
+                "`{shown}` is a folder; name a file with --out"
+            )));
         }
         if target.exists() && !overwrite {
-            return Err(RunError::Request(format!("`{shown}` exists; choose another --out, or give --overwrite to replace it")));
+            return Err(RunError::Request(format!(
+                "`{shown}` exists; choose another --out, or give --overwrite to replace it"
+            )));
         }
         let parent = match target.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
@@ -164,7 +183,13 @@ impl PartialFile {
             .tempfile_in(&parent)
             .map_err(|e| RunError::write(&parent, e))?;
         let (file, partial) = file.into_parts();
-        Ok((Self { target: target.to_owned(), partial }, file))
+        Ok((
+            Self {
+                target: target.to_owned(),
+                partial,
+            },
+            file,
+        ))
     }
 
     /// Makes the file visible under its name.
@@ -174,7 +199,9 @@ impl PartialFile {
     pub fn commit(self) -> Result<PathBuf, RunError> {
         use std::os::unix::fs::PermissionsExt;
         let _ = fs::set_permissions(&self.partial, fs::Permissions::from_mode(0o644));
-        self.partial.persist(&self.target).map_err(|e| RunError::write(&self.target, e.error))?;
+        self.partial
+            .persist(&self.target)
+            .map_err(|e| RunError::write(&self.target, e.error))?;
         Ok(self.target)
     }
 }

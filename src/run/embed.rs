@@ -53,14 +53,21 @@ fn open(file: &SourceFile, batch_rows: usize) -> Result<(SchemaRef, Batches), Ru
     let handle = || File::open(&file.path).map_err(|e| failed(e.to_string()));
     match file.format {
         SourceFormat::Parquet => {
-            let builder = ParquetRecordBatchReaderBuilder::try_new(handle()?).map_err(|e| failed(e.to_string()))?;
+            let builder = ParquetRecordBatchReaderBuilder::try_new(handle()?)
+                .map_err(|e| failed(e.to_string()))?;
             let schema = Arc::clone(builder.schema());
-            let reader = builder.with_batch_size(batch_rows).build().map_err(|e| failed(e.to_string()))?;
+            let reader = builder
+                .with_batch_size(batch_rows)
+                .build()
+                .map_err(|e| failed(e.to_string()))?;
             Ok((schema, Box::new(reader)))
         }
         SourceFormat::JsonLines => {
-            let (schema, _) = arrow::json::reader::infer_json_schema_from_seekable(std::io::BufReader::new(handle()?), None)
-                .map_err(|e| failed(e.to_string()))?;
+            let (schema, _) = arrow::json::reader::infer_json_schema_from_seekable(
+                std::io::BufReader::new(handle()?),
+                None,
+            )
+            .map_err(|e| failed(e.to_string()))?;
             let schema = Arc::new(schema);
             let reader = arrow::json::ReaderBuilder::new(Arc::clone(&schema))
                 .with_batch_size(batch_rows)
@@ -78,7 +85,9 @@ fn open(file: &SourceFile, batch_rows: usize) -> Result<(SchemaRef, Batches), Ru
 pub fn embed(request: &EmbedRequest) -> Result<EmbedSummary, RunError> {
     request.engine.check()?;
     let files = discover(&request.paths, None)?;
-    let first = files.first().ok_or_else(|| RunError::Request("no file to embed".into()))?;
+    let first = files
+        .first()
+        .ok_or_else(|| RunError::Request("no file to embed".into()))?;
     let (schema, _) = open(first, 1)?;
     // A wrong column name is told before the model is loaded.
     with_vectors(first, &schema, &request.columns, None)?;
@@ -87,24 +96,35 @@ pub fn embed(request: &EmbedRequest) -> Result<EmbedSummary, RunError> {
     let service = load_service(&request.engine, folder.path())?;
     let out_schema = with_vectors(first, &schema, &request.columns, Some(service.dim()))?;
     let failed = |e: parquet::errors::ParquetError| RunError::write(&request.out, e);
-    let mut writer =
-        ArrowWriter::try_new(BufWriter::with_capacity(1 << 20, file), Arc::clone(&out_schema), Some(properties()))
-            .map_err(failed)?;
+    let mut writer = ArrowWriter::try_new(
+        BufWriter::with_capacity(1 << 20, file),
+        Arc::clone(&out_schema),
+        Some(properties()),
+    )
+    .map_err(failed)?;
     let mut rows = 0;
     for file in &files {
-        let in_file = |e: &dyn std::fmt::Display| RunError::Request(format!("file `{}`: {e}", file.path.display()));
+        let in_file = |e: &dyn std::fmt::Display| {
+            RunError::Request(format!("file `{}`: {e}", file.path.display()))
+        };
         let (found, batches) = open(file, BATCH_ROWS)?;
         if found.fields() != schema.fields() {
-            return Err(in_file(&format!("its columns differ from those of `{}`; embed it on its own", first.path.display())));
+            return Err(in_file(&format!(
+                "its columns differ from those of `{}`; embed it on its own",
+                first.path.display()
+            )));
         }
         for batch in batches {
             let batch = batch.map_err(|e| in_file(&e))?;
             let mut columns = batch.columns().to_vec();
             for name in &request.columns {
-                let texts = batch.column_by_name(name).ok_or_else(|| in_file(&format!("no column `{name}`")))?;
+                let texts = batch
+                    .column_by_name(name)
+                    .ok_or_else(|| in_file(&format!("no column `{name}`")))?;
                 columns.push(vectors(&service, texts)?);
             }
-            let batch = RecordBatch::try_new(Arc::clone(&out_schema), columns).map_err(|e| in_file(&e))?;
+            let batch =
+                RecordBatch::try_new(Arc::clone(&out_schema), columns).map_err(|e| in_file(&e))?;
             rows += batch.num_rows() as u64;
             writer.write(&batch).map_err(failed)?;
             // A vector column is wide: keep what the writer buffers within bounds.
@@ -114,7 +134,12 @@ pub fn embed(request: &EmbedRequest) -> Result<EmbedSummary, RunError> {
         }
     }
     close(writer).map_err(|e| RunError::write(&request.out, e))?;
-    Ok(EmbedSummary { rows, counts: service.counts(), dim: service.dim(), out: partial.commit()? })
+    Ok(EmbedSummary {
+        rows,
+        counts: service.counts(),
+        dim: service.dim(),
+        out: partial.commit()?,
+    })
 }
 
 /// The input's schema with a vector column for each text column. Without `dim` it only checks.
@@ -130,27 +155,43 @@ fn with_vectors(
         let Ok(field) = schema.field_with_name(name) else {
             let present: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
             let near = crate::trace::nearest(name, present.iter().copied());
-            return Err(in_file(format!("no column `{name}`{near}; it has {}", present.join(", "))));
+            return Err(in_file(format!(
+                "no column `{name}`{near}; it has {}",
+                present.join(", ")
+            )));
         };
-        if !arrow::compute::can_cast_types(field.data_type(), &DataType::Utf8View) || field.data_type().is_nested() {
-            return Err(in_file(format!("column `{name}` has type {}, expected text", field.data_type())));
+        if !arrow::compute::can_cast_types(field.data_type(), &DataType::Utf8View)
+            || field.data_type().is_nested()
+        {
+            return Err(in_file(format!(
+                "column `{name}` has type {}, expected text",
+                field.data_type()
+            )));
         }
         let target = format!("{name}_embedding");
         if fields.iter().any(|f| *f.name() == target) {
-            return Err(in_file(format!("a column `{target}` is there already; rename it first")));
+            return Err(in_file(format!(
+                "a column `{target}` is there already; rename it first"
+            )));
         }
         let item = Arc::new(Field::new("item", DataType::Float32, true));
-        fields.push(Arc::new(Field::new(target, DataType::FixedSizeList(item, dim.unwrap_or(1) as i32), true)));
+        fields.push(Arc::new(Field::new(
+            target,
+            DataType::FixedSizeList(item, dim.unwrap_or(1) as i32),
+            true,
+        )));
     }
     Ok(Arc::new(Schema::new(fields)))
 }
 
 fn vectors(service: &EmbeddingService, texts: &ArrayRef) -> Result<ArrayRef, RunError> {
-    let texts = arrow::compute::cast(texts, &DataType::Utf8View).map_err(|e| RunError::Plan(e.to_string()))?;
+    let texts = arrow::compute::cast(texts, &DataType::Utf8View)
+        .map_err(|e| RunError::Plan(e.to_string()))?;
     let texts = texts.as_string_view();
     let list: Vec<&str> = texts.iter().map(Option::unwrap_or_default).collect();
     let dim = service.dim();
-    let mut out = FixedSizeListBuilder::new(Float32Builder::with_capacity(list.len() * dim), dim as i32);
+    let mut out =
+        FixedSizeListBuilder::new(Float32Builder::with_capacity(list.len() * dim), dim as i32);
     let mut record = TextRecord::default();
     for (row, place) in service.embed(&list)?.into_iter().enumerate() {
         if place.is_empty() || texts.is_null(row) {

@@ -48,16 +48,20 @@ impl EngineRequest {
         match self.device.as_str() {
             "auto" | "cpu" => {}
             device @ ("cuda" | "metal") => {
-                return refuse(format!("--device {device}: this build encodes on the CPU only; use --device cpu"));
+                return refuse(format!(
+                    "--device {device}: this build encodes on the CPU only; use --device cpu"
+                ));
             }
             other => return refuse(format!("--device {other}: choose auto, cpu, cuda or metal")),
         }
         match self.precision.as_str() {
             "auto" | "f32" => Ok("f32"),
-            precision @ ("f16" | "bf16" | "int8") => {
-                refuse(format!("--precision {precision}: the CPU encoder of this build computes in f32; use --precision f32"))
-            }
-            other => refuse(format!("--precision {other}: choose auto, f32, f16, bf16 or int8")),
+            precision @ ("f16" | "bf16" | "int8") => refuse(format!(
+                "--precision {precision}: the CPU encoder of this build computes in f32; use --precision f32"
+            )),
+            other => refuse(format!(
+                "--precision {other}: choose auto, f32, f16, bf16 or int8"
+            )),
         }
     }
 }
@@ -66,7 +70,10 @@ impl EngineRequest {
 ///
 /// # Errors
 /// If the request can't be met, or the model can't be used.
-pub fn load_service(request: &EngineRequest, folder: &Path) -> Result<Arc<EmbeddingService>, RunError> {
+pub fn load_service(
+    request: &EngineRequest,
+    folder: &Path,
+) -> Result<Arc<EmbeddingService>, RunError> {
     request.check()?;
     let level = Level::choose().map_err(RunError::Request)?;
     let files = match &request.model {

@@ -38,7 +38,10 @@ pub enum RunError {
 
 impl RunError {
     pub(super) fn write(path: &Path, problem: impl ToString) -> Self {
-        Self::Write { path: path.to_owned(), problem: problem.to_string() }
+        Self::Write {
+            path: path.to_owned(),
+            problem: problem.to_string(),
+        }
     }
 }
 
@@ -49,15 +52,22 @@ impl From<DataFusionError> for RunError {
         let root = error.find_root();
         if let DataFusionError::External(inner) = root {
             if let Some(RunError::Write { path, problem }) = inner.downcast_ref() {
-                return Self::Write { path: path.clone(), problem: problem.clone() };
+                return Self::Write {
+                    path: path.clone(),
+                    problem: problem.clone(),
+                };
             }
             return Self::Plan(inner.to_string());
         }
         if let DataFusionError::ResourcesExhausted(what) = root {
-            return Self::Plan(format!("the memory limit is too small for this step ({what}); raise --memory-limit"));
+            return Self::Plan(format!(
+                "the memory limit is too small for this step ({what}); raise --memory-limit"
+            ));
         }
         if let DataFusionError::IoError(io) = root {
-            return Self::Plan(format!("writing temporary data failed: {io}; free some disk space"));
+            return Self::Plan(format!(
+                "writing temporary data failed: {io}; free some disk space"
+            ));
         }
         Self::Plan(error.strip_backtrace())
     }

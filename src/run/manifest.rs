@@ -31,7 +31,8 @@ fn checksums(run: &Path) -> Result<BTreeMap<String, File>, RunError> {
     for entry in walkdir::WalkDir::new(run).sort_by_file_name() {
         let entry = entry.map_err(|e| RunError::write(run, e))?;
         let name = entry.path().strip_prefix(run).unwrap_or(entry.path());
-        let hidden = name.starts_with("work") || entry.file_name().to_string_lossy().starts_with('.');
+        let hidden =
+            name.starts_with("work") || entry.file_name().to_string_lossy().starts_with('.');
         if !entry.file_type().is_file() || hidden {
             continue;
         }
@@ -46,14 +47,22 @@ fn checksums(run: &Path) -> Result<BTreeMap<String, File>, RunError> {
             hash.update(&buffer[..count]);
             bytes += count as u64;
         }
-        files.insert(name.to_string_lossy().into_owned(), File { bytes, blake3: hash.finalize().to_hex().to_string() });
+        files.insert(
+            name.to_string_lossy().into_owned(),
+            File {
+                bytes,
+                blake3: hash.finalize().to_hex().to_string(),
+            },
+        );
     }
     Ok(files)
 }
 
 /// The model's part of the manifest; null for runs without one.
 pub(super) fn model(service: Option<&EmbeddingService>, request: Option<&EngineRequest>) -> Value {
-    let Some(service) = service else { return Value::Null };
+    let Some(service) = service else {
+        return Value::Null;
+    };
     let model = service.model();
     json!({
         "name": model.name,

@@ -21,8 +21,8 @@ pub use embed::{EmbedRequest, EmbedSummary, embed};
 pub use engine::{EngineRequest, load_service};
 pub use error::RunError;
 pub use score::{Progress, ScoreRequest, score};
-pub use worst::ShownSession;
 pub use summary::{Distribution, Gate, GateResult, MetricSummary, Summary, WorstSession};
+pub use worst::ShownSession;
 
 /// What decides a score beside the traces and the model.
 #[derive(Clone, Debug)]
@@ -51,7 +51,10 @@ impl Rules {
 
     /// Whether any session metric was asked for.
     pub fn wants_sessions(&self) -> bool {
-        self.metrics.iter().filter_map(|m| crate::metric::find(m)).any(|m| m.level == crate::metric::Level::Session)
+        self.metrics
+            .iter()
+            .filter_map(|m| crate::metric::find(m))
+            .any(|m| m.level == crate::metric::Level::Session)
     }
 
     /// Whether a trace metric is computed: asked for, or a signal of a session metric.

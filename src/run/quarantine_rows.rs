@@ -28,7 +28,12 @@ pub(super) fn write(run: &RunDirectory, entries: &[QuarantinedRows]) -> Result<(
             Arc::new(entries.iter().map(|e| Some(f(e))).collect::<StringArray>())
         };
         let counts = |f: &dyn Fn(&QuarantinedRows) -> u64| -> ArrayRef {
-            Arc::new(entries.iter().map(|e| Some(f(e) as i64)).collect::<Int64Array>())
+            Arc::new(
+                entries
+                    .iter()
+                    .map(|e| Some(f(e) as i64))
+                    .collect::<Int64Array>(),
+            )
         };
         let columns = vec![
             texts(&|e| e.file.display().to_string()),
@@ -38,7 +43,8 @@ pub(super) fn write(run: &RunDirectory, entries: &[QuarantinedRows]) -> Result<(
             texts(&|e| e.code.name().to_owned()),
             texts(&|e| e.reason.clone()),
         ];
-        let batch = RecordBatch::try_new(Arc::clone(&schema), columns).map_err(|e| RunError::Plan(e.to_string()))?;
+        let batch = RecordBatch::try_new(Arc::clone(&schema), columns)
+            .map_err(|e| RunError::Plan(e.to_string()))?;
         table.write(&batch)?;
     }
     table.finish().map(|_| ())
@@ -59,7 +65,12 @@ pub(super) fn summarise(entries: &[QuarantinedRows]) -> Vec<QuarantineSummary> {
                 summaries.push(QuarantineSummary {
                     code: code.into(),
                     rows: entry.rows,
-                    example: format!("{} row {}{column}: {}", entry.file.display(), entry.first_row, entry.reason),
+                    example: format!(
+                        "{} row {}{column}: {}",
+                        entry.file.display(),
+                        entry.first_row,
+                        entry.reason
+                    ),
                 });
             }
         }

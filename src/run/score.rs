@@ -9,12 +9,17 @@ use super::quarantine_rows;
 use super::session_rows::{SessionCounts, SessionRows};
 use super::signals_file::GivenSignals;
 use super::trace_rows::{ModelLabel, TraceCounts, TraceRows};
-use super::{EngineRequest, GateResult, Rules, RunDirectory, RunError, Summary, load_service, manifest, worst};
+use super::{
+    EngineRequest, GateResult, Rules, RunDirectory, RunError, Summary, load_service, manifest,
+    worst,
+};
 use crate::embed::{EmbeddingCounts, EmbeddingService};
-use crate::engine::{EngineOptions, ScorePlan, SessionPlan, Tap, engine_session, for_each_batch, traces_table};
+use crate::engine::{
+    EngineOptions, ScorePlan, SessionPlan, Tap, engine_session, for_each_batch, traces_table,
+};
 use crate::trace::{
-    BatchLimits, Code, ColumnMap, OnBadFile, Quarantine, ReadOptions, SourceFile, SourceFormat, TraceColumns, TraceSource,
-    discover, repeated_trace_ids,
+    BatchLimits, Code, ColumnMap, OnBadFile, Quarantine, ReadOptions, SourceFile, SourceFormat,
+    TraceColumns, TraceSource, discover, repeated_trace_ids,
 };
 
 /// A validated request.
@@ -53,7 +58,9 @@ pub struct Progress {
 impl Progress {
     /// Rows read and rows expected, once the files are open.
     pub fn rows(&self) -> Option<(u64, Option<u64>)> {
-        self.source.get().map(|source| (source.rows_read(), source.rows_expected()))
+        self.source
+            .get()
+            .map(|source| (source.rows_read(), source.rows_expected()))
     }
 
     /// Texts and tokens embedded, once the model is loaded.
@@ -81,7 +88,10 @@ pub(super) struct Stages {
 
 impl Stages {
     pub fn new() -> Self {
-        Self { last: Instant::now(), list: Vec::new() }
+        Self {
+            last: Instant::now(),
+            list: Vec::new(),
+        }
     }
 
     /// Ends a stage that began where the last one ended.
@@ -99,7 +109,10 @@ fn reading(request: &ScoreRequest, columns: TraceColumns) -> ReadOptions {
         map: request.map.clone(),
         text_mode: request.rules.text_mode,
         on_bad_file: request.on_bad_file,
-        limits: BatchLimits { bytes: request.engine.batch_bytes(), ..BatchLimits::default() },
+        limits: BatchLimits {
+            bytes: request.engine.batch_bytes(),
+            ..BatchLimits::default()
+        },
     }
 }
 
@@ -120,7 +133,11 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
         signals: Vec::new(),
     };
     let quarantine = Arc::new(Quarantine::default());
-    let source = Arc::new(TraceSource::open(files.clone(), reading(request, columns), Arc::clone(&quarantine))?);
+    let source = Arc::new(TraceSource::open(
+        files.clone(),
+        reading(request, columns),
+        Arc::clone(&quarantine),
+    )?);
     let _ = progress.source.set(Arc::clone(&source));
     let run = RunDirectory::create(&request.out, request.overwrite)?;
     let merge_repeated = repeats(request, &files)?;
@@ -133,14 +150,21 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
 
     progress.enter("scoring");
     let runtime = runtime(request.engine.threads)?;
-    let (traces, sessions, given) =
-        runtime.block_on(execute(request, &run, Arc::clone(&source), Arc::clone(&service), merge_repeated))?;
+    let (traces, sessions, given) = runtime.block_on(execute(
+        request,
+        &run,
+        Arc::clone(&source),
+        Arc::clone(&service),
+        merge_repeated,
+    ))?;
     let seconds = stages.end("");
     stages.list.pop();
     let counts = service.counts();
     let encoding = counts.encode_seconds.min(seconds);
     stages.list.push(("embed".into(), encoding));
-    stages.list.push(("read, score and write".into(), seconds - encoding));
+    stages
+        .list
+        .push(("read, score and write".into(), seconds - encoding));
 
     progress.enter("writing the report");
     let mut summary = summarise(request, &source, &quarantine, traces, sessions, counts)?;
@@ -158,11 +182,17 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
     if request.report {
         let model = service.model();
         let facts = crate::report::Facts {
-            title: request.out.file_name().map_or_else(|| "run".into(), |n| n.to_string_lossy().into_owned()),
+            title: request
+                .out
+                .file_name()
+                .map_or_else(|| "run".into(), |n| n.to_string_lossy().into_owned()),
             model: Some((model.name.clone(), model.sha256.clone())),
             precision: "f32".into(),
             device: model.encoder.device(),
-            inputs: source.files().map(|f| f.path.display().to_string()).collect(),
+            inputs: source
+                .files()
+                .map(|f| f.path.display().to_string())
+                .collect(),
             signals: request.signals.clone(),
         };
         let html = crate::report::html(&facts, rules, &summary, &worst).map_err(RunError::Plan)?;
@@ -170,16 +200,35 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
         std::fs::write(&path, html).map_err(|e| RunError::write(&path, e))?;
     }
     let model = manifest::model(Some(&service), Some(&request.engine));
-    manifest::write(&run, "score", &source, rules, model, request.signals.as_deref(), &summary)?;
+    manifest::write(
+        &run,
+        "score",
+        &source,
+        rules,
+        model,
+        request.signals.as_deref(),
+        &summary,
+    )?;
     drop(runtime);
     Ok((summary, run.commit()?))
 }
 
 /// Whether trace ids repeat. Reads the id column alone.
 fn repeats(request: &ScoreRequest, files: &[SourceFile]) -> Result<bool, RunError> {
-    let columns = TraceColumns { input: false, output: false, session_required: false, signals: Vec::new() };
+    let columns = TraceColumns {
+        input: false,
+        output: false,
+        session_required: false,
+        signals: Vec::new(),
+    };
     let most = request.engine.index_memory() / 32;
-    let open = || TraceSource::open(files.to_vec(), reading(request, columns.clone()), Arc::default());
+    let open = || {
+        TraceSource::open(
+            files.to_vec(),
+            reading(request, columns.clone()),
+            Arc::default(),
+        )
+    };
     Ok(repeated_trace_ids(open, most)?)
 }
 
@@ -196,7 +245,10 @@ async fn execute(
     merge_repeated: bool,
 ) -> Result<(TraceCounts, SessionCounts, Option<Given>), RunError> {
     let rules = &request.rules;
-    let labels = ModelLabel { model: service.model().name.clone(), precision: "f32".into() };
+    let labels = ModelLabel {
+        model: service.model().name.clone(),
+        precision: "f32".into(),
+    };
     let context = engine_session(&EngineOptions {
         threads: request.engine.threads,
         memory: request.engine.plan_memory(),
@@ -207,7 +259,10 @@ async fn execute(
         weights: rules.weights.clone(),
         text_mode: rules.text_mode,
     })?;
-    context.register_table("traces", Arc::new(traces_table(source, request.engine.threads)?))?;
+    context.register_table(
+        "traces",
+        Arc::new(traces_table(source, request.engine.threads)?),
+    )?;
     let given = match &request.signals {
         Some(path) => Some(GivenSignals::read(path).await?),
         None => None,
@@ -224,11 +279,18 @@ async fn execute(
     let scored = plan.scored(&context).await?.create_physical_plan().await?;
     tracing::debug!(plan = %datafusion::physical_plan::displayable(scored.as_ref()).indent(false), "plan of traces");
 
-    let trace_rows = TraceRows::create(run, rules, Some(labels.clone()), given.as_ref().map(|g| g.ids.clone()))?;
+    let trace_rows = TraceRows::create(
+        run,
+        rules,
+        Some(labels.clone()),
+        given.as_ref().map(|g| g.ids.clone()),
+    )?;
     let (sender, writer) = trace_rows.on_own_thread()?;
     let tap = Tap::new(scored, move |batch| {
         // The writer only stops listening when it has failed; its own error is the one to report.
-        sender.send(batch.clone()).map_err(|_| crate::engine::external(RunError::Plan("trace rows can't be written".into())))
+        sender.send(batch.clone()).map_err(|_| {
+            crate::engine::external(RunError::Plan("trace rows can't be written".into()))
+        })
     });
     let sessions = SessionPlan {
         reliability: rules.wants("agent_reliability"),
@@ -236,10 +298,15 @@ async fn execute(
     };
     let frame = sessions.sessions(&context, Arc::new(tap)).await?;
     let mut session_rows = SessionRows::create(run, rules, Some(labels))?;
-    let ran = for_each_batch(frame, |batch| session_rows.write(&batch).map_err(crate::engine::external)).await;
+    let ran = for_each_batch(frame, |batch| {
+        session_rows.write(&batch).map_err(crate::engine::external)
+    })
+    .await;
     // The plan and with it the channel's sending end are gone; the writer comes to its end.
     drop(context);
-    let written = writer.join().map_err(|_| RunError::Plan("the writer of trace rows panicked".into()))?;
+    let written = writer
+        .join()
+        .map_err(|_| RunError::Plan("the writer of trace rows panicked".into()))?;
     let (last_part, trace_counts) = written?;
     ran?;
     let session_counts = session_rows.finish(last_part + 1)?;
@@ -291,11 +358,20 @@ fn summarise(
     };
     let metrics = crate::metric::ALL
         .iter()
-        .filter(|m| rules.wants(m.name) || (m.level == crate::metric::Level::Trace && rules.computes(m.name)))
+        .filter(|m| {
+            rules.wants(m.name)
+                || (m.level == crate::metric::Level::Trace && rules.computes(m.name))
+        })
         .map(|m| distribution(m.name).summarise(m, rules.threshold(m.name)))
         .collect();
-    let unreadable = quarantine.sorted().iter().filter(|e| e.code == Code::UnreadableFile).count() as u64;
-    let share = |part: u64, whole: u64| (whole > 0).then(|| crate::metric::round4(part as f64 / whole as f64));
+    let unreadable = quarantine
+        .sorted()
+        .iter()
+        .filter(|e| e.code == Code::UnreadableFile)
+        .count() as u64;
+    let share = |part: u64, whole: u64| {
+        (whole > 0).then(|| crate::metric::round4(part as f64 / whole as f64))
+    };
     Ok(Summary {
         files: source.files().count() as u64,
         rows_read,
@@ -312,7 +388,10 @@ fn summarise(
         sessions_without_evidence: sessions.without_evidence.clone(),
         texts: embedding.texts,
         distinct_texts: embedding.distinct_texts,
-        dedup_share: share(embedding.texts.saturating_sub(embedding.distinct_texts), embedding.texts),
+        dedup_share: share(
+            embedding.texts.saturating_sub(embedding.distinct_texts),
+            embedding.texts,
+        ),
         tokens: embedding.tokens,
         tokens_per_second: (embedding.encode_seconds > 0.0)
             .then(|| (embedding.tokens as f64 / embedding.encode_seconds).round()),

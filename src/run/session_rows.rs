@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, Float64Builder, Int64Builder, ListBuilder, RecordBatch, StringBuilder, StructArray,
+    Array, ArrayRef, AsArray, Float64Builder, Int64Builder, ListBuilder, RecordBatch,
+    StringBuilder, StructArray,
 };
 use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema, SchemaRef, TimeUnit};
 
@@ -18,7 +19,13 @@ use super::{Distribution, Rules, RunDirectory, RunError};
 const WORST: usize = 10;
 
 fn sessions_schema() -> SchemaRef {
-    let time = |name| Field::new(name, DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())), false);
+    let time = |name| {
+        Field::new(
+            name,
+            DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+            false,
+        )
+    };
     let count = |name, null| Field::new(name, DataType::Int64, null);
     Arc::new(Schema::new(vec![
         Field::new("session_id", DataType::Utf8, false),
@@ -30,7 +37,11 @@ fn sessions_schema() -> SchemaRef {
         Field::new("agent_consistency", DataType::Float64, true),
         count("agent_consistency_evaluated_traces", true),
         count("flagged", true),
-        Field::new("flagged_traces", DataType::List(Arc::new(Field::new("item", DataType::Utf8, true))), true),
+        Field::new(
+            "flagged_traces",
+            DataType::List(Arc::new(Field::new("item", DataType::Utf8, true))),
+            true,
+        ),
     ]))
 }
 
@@ -47,15 +58,24 @@ pub(super) struct SessionCounts {
 
 impl SessionCounts {
     fn consider(&mut self, session: WorstSession) {
-        let badness = |s: &WorstSession| (s.agent_reliability.unwrap_or(2.0), s.agent_consistency.unwrap_or(2.0));
+        let badness = |s: &WorstSession| {
+            (
+                s.agent_reliability.unwrap_or(2.0),
+                s.agent_consistency.unwrap_or(2.0),
+            )
+        };
         if session.agent_reliability.is_none() && session.agent_consistency.is_none() {
             return;
         }
         let order = |a: &WorstSession, b: &WorstSession| {
             let ((ra, ca), (rb, cb)) = (badness(a), badness(b));
-            ra.total_cmp(&rb).then(ca.total_cmp(&cb)).then_with(|| a.session_id.cmp(&b.session_id))
+            ra.total_cmp(&rb)
+                .then(ca.total_cmp(&cb))
+                .then_with(|| a.session_id.cmp(&b.session_id))
         };
-        let at = self.worst.partition_point(|other| order(other, &session).is_lt());
+        let at = self
+            .worst
+            .partition_point(|other| order(other, &session).is_lt());
         if at < WORST {
             self.worst.insert(at, session);
             self.worst.truncate(WORST);
@@ -76,7 +96,11 @@ pub(super) struct SessionRows {
 impl SessionRows {
     /// Session scores are written aside while trace scores are still coming; see
     /// [`SessionRows::finish`].
-    pub fn create(run: &RunDirectory, rules: &Rules, labels: Option<ModelLabel>) -> Result<Self, RunError> {
+    pub fn create(
+        run: &RunDirectory,
+        rules: &Rules,
+        labels: Option<ModelLabel>,
+    ) -> Result<Self, RunError> {
         Ok(Self {
             sessions: TableWriter::create(run.path(), "sessions", sessions_schema())?,
             scores: TableWriter::create(&run.work(), "session_scores", scores_schema())?,
@@ -95,26 +119,36 @@ impl SessionRows {
         for part in 0..=self.scores.finish()? {
             let target = part_path(&self.target, first_part + part);
             std::fs::create_dir_all(&self.target).map_err(|e| RunError::write(&self.target, e))?;
-            std::fs::rename(part_path(&aside, part), &target).map_err(|e| RunError::write(&target, e))?;
+            std::fs::rename(part_path(&aside, part), &target)
+                .map_err(|e| RunError::write(&target, e))?;
         }
         Ok(self.counts)
     }
 
     pub fn write(&mut self, batch: &RecordBatch) -> Result<(), RunError> {
-        let (sessions, scores) =
-            self.convert(batch).map_err(|e| RunError::Plan(format!("a result batch could not be built: {e}")))?;
+        let (sessions, scores) = self
+            .convert(batch)
+            .map_err(|e| RunError::Plan(format!("a result batch could not be built: {e}")))?;
         self.sessions.write(&sessions)?;
         self.scores.write(&scores)
     }
 
-    fn convert(&mut self, batch: &RecordBatch) -> Result<(RecordBatch, RecordBatch), arrow::error::ArrowError> {
+    fn convert(
+        &mut self,
+        batch: &RecordBatch,
+    ) -> Result<(RecordBatch, RecordBatch), arrow::error::ArrowError> {
         let column = |name: &str| {
-            batch.column_by_name(name).ok_or_else(|| arrow::error::ArrowError::SchemaError(format!("no column {name}")))
+            batch
+                .column_by_name(name)
+                .ok_or_else(|| arrow::error::ArrowError::SchemaError(format!("no column {name}")))
         };
         let ids = column("session_id")?.as_string::<i32>();
         let traces = column("traces")?.as_primitive::<Int64Type>();
-        let metrics = [("agent_reliability", column("agent_reliability")?), ("agent_consistency", column("agent_consistency")?)]
-            .map(|(name, column)| (name, SessionMetric::new(column)));
+        let metrics = [
+            ("agent_reliability", column("agent_reliability")?),
+            ("agent_consistency", column("agent_consistency")?),
+        ]
+        .map(|(name, column)| (name, SessionMetric::new(column)));
         let mut rows = ScoreRows::new(self.labels.clone(), &self.rules);
         let mut scores = [Float64Builder::new(), Float64Builder::new()];
         let mut evaluated = [Int64Builder::new(), Int64Builder::new()];
@@ -133,7 +167,11 @@ impl SessionRows {
                 let nothing = scored.evaluated == 0;
                 let withheld = nothing && self.rules.null_without_evidence;
                 if nothing {
-                    *self.counts.without_evidence.entry((*name).into()).or_default() += 1;
+                    *self
+                        .counts
+                        .without_evidence
+                        .entry((*name).into())
+                        .or_default() += 1;
                 } else {
                     let distribution = match at {
                         0 => &mut self.counts.reliability,
@@ -191,7 +229,10 @@ impl SessionRows {
             Arc::new(flagged_count.finish()),
             Arc::new(flagged_ids.finish()),
         ];
-        Ok((RecordBatch::try_new(sessions_schema(), columns)?, rows.finish()?))
+        Ok((
+            RecordBatch::try_new(sessions_schema(), columns)?,
+            rows.finish()?,
+        ))
     }
 }
 
@@ -222,17 +263,26 @@ impl<'a> SessionMetric<'a> {
         Some(SessionScore {
             score: field("score")?.as_primitive::<Float64Type>().value(row),
             score_raw: field("score_raw")?.as_primitive::<Float64Type>().value(row),
-            evaluated: field("evaluated_traces")?.as_primitive::<Int64Type>().value(row),
+            evaluated: field("evaluated_traces")?
+                .as_primitive::<Int64Type>()
+                .value(row),
             reason: field("reason")?.as_string::<i32>().value(row),
             details: field("details")?.as_string::<i32>().value(row),
         })
     }
 
     fn flagged(&self, row: usize) -> Option<Vec<String>> {
-        let list = self.column.column_by_name("flagged_traces")?.as_list::<i32>();
+        let list = self
+            .column
+            .column_by_name("flagged_traces")?
+            .as_list::<i32>();
         list.is_valid(row).then(|| {
             let ids = list.value(row);
-            ids.as_string::<i32>().iter().flatten().map(str::to_owned).collect()
+            ids.as_string::<i32>()
+                .iter()
+                .flatten()
+                .map(str::to_owned)
+                .collect()
         })
     }
 }

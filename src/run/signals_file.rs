@@ -31,13 +31,29 @@ impl GivenSignals {
     /// A trace id that occurs twice keeps, signal by signal, its last value that is not missing.
     pub async fn read(path: &str) -> Result<Self, RunError> {
         if path.contains('"') || path.contains('\'') {
-            return Err(RunError::Request(format!("signals file `{path}`: quotes in the name are not supported")));
+            return Err(RunError::Request(format!(
+                "signals file `{path}`: quotes in the name are not supported"
+            )));
         }
         let context = FilesAsTables::enable(SessionContext::new());
-        let in_file = |e: datafusion::error::DataFusionError| RunError::Request(format!("signals file `{path}`: {}", RunError::from(e)));
-        let table = context.table(datafusion::common::TableReference::bare(path)).await.map_err(in_file)?;
-        let present: Vec<String> = table.schema().fields().iter().map(|f| f.name().clone()).collect();
-        let names: Vec<String> = SIGNALS.iter().map(|(n, _)| (*n).to_owned()).filter(|n| present.contains(n)).collect();
+        let in_file = |e: datafusion::error::DataFusionError| {
+            RunError::Request(format!("signals file `{path}`: {}", RunError::from(e)))
+        };
+        let table = context
+            .table(datafusion::common::TableReference::bare(path))
+            .await
+            .map_err(in_file)?;
+        let present: Vec<String> = table
+            .schema()
+            .fields()
+            .iter()
+            .map(|f| f.name().clone())
+            .collect();
+        let names: Vec<String> = SIGNALS
+            .iter()
+            .map(|(n, _)| (*n).to_owned())
+            .filter(|n| present.contains(n))
+            .collect();
         if names.is_empty() || !present.iter().any(|p| p == "trace_id") {
             return Err(RunError::Request(format!(
                 "signals file `{path}` must have a column trace_id and at least one of {}; it has {}",
@@ -46,7 +62,10 @@ impl GivenSignals {
             )));
         }
         for name in &names {
-            let field = table.schema().field_with_unqualified_name(name).map_err(in_file)?;
+            let field = table
+                .schema()
+                .field_with_unqualified_name(name)
+                .map_err(in_file)?;
             if !field.data_type().is_numeric() && *field.data_type() != DataType::Null {
                 return Err(RunError::Request(format!(
                     "signals file `{path}`, column `{name}`: has type {}, expected a number",
@@ -54,13 +73,25 @@ impl GivenSignals {
                 )));
             }
         }
-        let wanted: Vec<&str> = std::iter::once("trace_id").chain(names.iter().map(String::as_str)).collect();
-        let batches = table.select_columns(&wanted).map_err(in_file)?.collect().await.map_err(in_file)?;
+        let wanted: Vec<&str> = std::iter::once("trace_id")
+            .chain(names.iter().map(String::as_str))
+            .collect();
+        let batches = table
+            .select_columns(&wanted)
+            .map_err(in_file)?
+            .collect()
+            .await
+            .map_err(in_file)?;
         Self::from_batches(path, names, &batches)
     }
 
-    fn from_batches(path: &str, names: Vec<String>, batches: &[RecordBatch]) -> Result<Self, RunError> {
-        let failed = |e: arrow::error::ArrowError| RunError::Request(format!("signals file `{path}`: {e}"));
+    fn from_batches(
+        path: &str,
+        names: Vec<String>,
+        batches: &[RecordBatch],
+    ) -> Result<Self, RunError> {
+        let failed =
+            |e: arrow::error::ArrowError| RunError::Request(format!("signals file `{path}`: {e}"));
         let (mut rows, mut non_finite) = (0u64, 0u64);
         let mut by_trace: HashMap<String, Vec<Option<f64>>> = HashMap::new();
         let mut order: Vec<String> = Vec::new();
@@ -72,7 +103,10 @@ impl GivenSignals {
                 .collect::<Result<Vec<ArrayRef>, _>>()
                 .map_err(failed)?;
             for row in 0..batch.num_rows() {
-                let id = ids.is_valid(row).then(|| canonical_trace_id(ids.value(row))).flatten();
+                let id = ids
+                    .is_valid(row)
+                    .then(|| canonical_trace_id(ids.value(row)))
+                    .flatten();
                 let Some(id) = id else {
                     return Err(RunError::Request(format!(
                         "signals file `{path}`, column `trace_id`, row {rows}: null or empty; every row needs a trace id"
@@ -96,7 +130,8 @@ impl GivenSignals {
             }
         }
         let mut ids = StringBuilder::new();
-        let mut columns: Vec<Float64Builder> = names.iter().map(|_| Float64Builder::new()).collect();
+        let mut columns: Vec<Float64Builder> =
+            names.iter().map(|_| Float64Builder::new()).collect();
         for id in &order {
             ids.append_value(id);
             for (builder, value) in columns.iter_mut().zip(&by_trace[id]) {
@@ -104,15 +139,31 @@ impl GivenSignals {
             }
         }
         let mut fields = vec![Field::new("trace_id", DataType::Utf8, false)];
-        fields.extend(names.iter().map(|name| Field::new(name, DataType::Float64, true)));
+        fields.extend(
+            names
+                .iter()
+                .map(|name| Field::new(name, DataType::Float64, true)),
+        );
         let mut arrays: Vec<ArrayRef> = vec![Arc::new(ids.finish())];
-        arrays.extend(columns.into_iter().map(|mut c| Arc::new(c.finish()) as ArrayRef));
+        arrays.extend(
+            columns
+                .into_iter()
+                .map(|mut c| Arc::new(c.finish()) as ArrayRef),
+        );
         let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(failed)?;
-        Ok(Self { names, non_finite, ids: order.into_iter().collect(), batch })
+        Ok(Self {
+            names,
+            non_finite,
+            ids: order.into_iter().collect(),
+            batch,
+        })
     }
 
     /// The signals as a table with unique trace ids.
     pub fn table(&self) -> Result<Arc<dyn TableProvider>, RunError> {
-        Ok(Arc::new(MemTable::try_new(self.batch.schema(), vec![vec![self.batch.clone()]])?))
+        Ok(Arc::new(MemTable::try_new(
+            self.batch.schema(),
+            vec![vec![self.batch.clone()]],
+        )?))
     }
 }

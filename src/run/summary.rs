@@ -21,7 +21,13 @@ pub struct Distribution {
 
 impl Default for Distribution {
     fn default() -> Self {
-        Self { counts: vec![0; STEPS + 1], sum: 0.0, count: 0, failed: 0, passed: 0 }
+        Self {
+            counts: vec![0; STEPS + 1],
+            sum: 0.0,
+            count: 0,
+            failed: 0,
+            passed: 0,
+        }
     }
 }
 
@@ -240,9 +246,23 @@ mod tests {
         }
         let metric = crate::metric::find("coherence").unwrap();
         let summary = distribution.summarise(metric, 0.5);
-        assert_eq!((summary.min, summary.median, summary.max), (Some(0.0), Some(0.5), Some(1.0)));
-        assert_eq!((summary.p10, summary.p90, summary.passed), (Some(0.0), Some(1.0), 3));
-        assert_eq!((summary.bins[0], summary.bins[1], summary.bins[10], summary.bins[19]), (1, 1, 1, 2));
+        assert_eq!(
+            (summary.min, summary.median, summary.max),
+            (Some(0.0), Some(0.5), Some(1.0))
+        );
+        assert_eq!(
+            (summary.p10, summary.p90, summary.passed),
+            (Some(0.0), Some(1.0), 3)
+        );
+        assert_eq!(
+            (
+                summary.bins[0],
+                summary.bins[1],
+                summary.bins[10],
+                summary.bins[19]
+            ),
+            (1, 1, 1, 2)
+        );
         let empty = Distribution::default().summarise(metric, 0.5);
         assert_eq!((empty.mean, empty.median, empty.count), (None, None, 0));
     }

@@ -47,14 +47,28 @@ impl TableWriter {
         let folder = run.join(name);
         std::fs::create_dir_all(&folder).map_err(|e| RunError::write(&folder, e))?;
         let writer = Self::open(&folder, 0, &schema)?;
-        Ok(Self { folder, schema, part: 0, rows_in_part: 0, writer })
+        Ok(Self {
+            folder,
+            schema,
+            part: 0,
+            rows_in_part: 0,
+            writer,
+        })
     }
 
-    fn open(folder: &Path, part: u64, schema: &SchemaRef) -> Result<ArrowWriter<BufWriter<File>>, RunError> {
+    fn open(
+        folder: &Path,
+        part: u64,
+        schema: &SchemaRef,
+    ) -> Result<ArrowWriter<BufWriter<File>>, RunError> {
         let path = part_path(folder, part);
         let file = File::create(&path).map_err(|e| RunError::write(&path, e))?;
-        ArrowWriter::try_new(BufWriter::with_capacity(1 << 20, file), schema.clone(), Some(properties()))
-            .map_err(|e| RunError::write(&path, e))
+        ArrowWriter::try_new(
+            BufWriter::with_capacity(1 << 20, file),
+            schema.clone(),
+            Some(properties()),
+        )
+        .map_err(|e| RunError::write(&path, e))
     }
 
     fn failed(&self, problem: impl ToString) -> RunError {
@@ -78,7 +92,9 @@ impl TableWriter {
             }
             let room = usize::try_from(ROWS_PER_PART - self.rows_in_part).unwrap_or(usize::MAX);
             let count = room.min(batch.num_rows() - start);
-            self.writer.write(&batch.slice(start, count)).map_err(|e| self.failed(e))?;
+            self.writer
+                .write(&batch.slice(start, count))
+                .map_err(|e| self.failed(e))?;
             start += count;
             self.rows_in_part += count as u64;
         }

@@ -6,8 +6,8 @@ use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanBuilder, Float64Builder, Int64Builder, RecordBatch, StringArray, StringBuilder,
-    StringDictionaryBuilder,
+    Array, ArrayRef, AsArray, BooleanBuilder, Float64Builder, Int64Builder, RecordBatch,
+    StringArray, StringBuilder, StringDictionaryBuilder,
 };
 use arrow::datatypes::{DataType, Field, Float64Type, Int32Type, Schema, SchemaRef, TimeUnit};
 
@@ -34,7 +34,11 @@ pub(super) fn traces_schema() -> SchemaRef {
     Arc::new(Schema::new(vec![
         Field::new("trace_id", DataType::Utf8, false),
         Field::new("session_id", DataType::Utf8, true),
-        Field::new("started_at", DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())), false),
+        Field::new(
+            "started_at",
+            DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+            false,
+        ),
         Field::new("name", DataType::Utf8, true),
         Field::new("environment", DataType::Utf8, true),
         number("coherence"),
@@ -141,7 +145,8 @@ impl ScoreRows {
         self.target_id.append_value(row.target_id);
         self.session_id.append_option(row.session_id);
         self.metric.append_value(row.metric);
-        self.status.append_value(if row.failed { "FAILED" } else { "SUCCESS" });
+        self.status
+            .append_value(if row.failed { "FAILED" } else { "SUCCESS" });
         self.score.append_option(row.score_raw.map(round4));
         self.score_raw.append_option(row.score_raw);
         self.value.append_option(row.score_raw.map(stored_value));
@@ -209,7 +214,10 @@ pub(super) struct TraceRows {
 }
 
 /// A writer at work: batches go in at the sender, and what it counted comes out at the end.
-type Writing = (SyncSender<RecordBatch>, JoinHandle<Result<(u64, TraceCounts), RunError>>);
+type Writing = (
+    SyncSender<RecordBatch>,
+    JoinHandle<Result<(u64, TraceCounts), RunError>>,
+);
 
 pub(super) const PLACES: &str = "places";
 
@@ -221,7 +229,10 @@ impl TraceRows {
         given: Option<HashSet<String>>,
     ) -> Result<Self, RunError> {
         let place = |name| Field::new(name, DataType::UInt64, true);
-        let places = Arc::new(Schema::new(vec![place("input_position"), place("output_position")]));
+        let places = Arc::new(Schema::new(vec![
+            place("input_position"),
+            place("output_position"),
+        ]));
         Ok(Self {
             traces: TableWriter::create(run.path(), "traces", traces_schema())?,
             scores: TableWriter::create(run.path(), "scores", scores_schema())?,
@@ -237,13 +248,16 @@ impl TraceRows {
     /// few batches wait.
     pub fn on_own_thread(mut self) -> Result<Writing, RunError> {
         let (sender, receiver) = std::sync::mpsc::sync_channel::<RecordBatch>(4);
-        let thread = std::thread::Builder::new().name("write-traces".into()).spawn(move || {
-            while let Ok(batch) = receiver.recv() {
-                self.write(&batch)?;
-            }
-            self.finish()
-        });
-        let thread = thread.map_err(|e| RunError::Plan(format!("a writing thread could not be started: {e}")))?;
+        let thread = std::thread::Builder::new()
+            .name("write-traces".into())
+            .spawn(move || {
+                while let Ok(batch) = receiver.recv() {
+                    self.write(&batch)?;
+                }
+                self.finish()
+            });
+        let thread = thread
+            .map_err(|e| RunError::Plan(format!("a writing thread could not be started: {e}")))?;
         Ok((sender, thread))
     }
 
@@ -255,34 +269,61 @@ impl TraceRows {
     }
 
     fn write(&mut self, batch: &RecordBatch) -> Result<(), RunError> {
-        let rows = self.convert(batch).map_err(|e| RunError::Plan(format!("a result batch could not be built: {e}")))?;
+        let rows = self
+            .convert(batch)
+            .map_err(|e| RunError::Plan(format!("a result batch could not be built: {e}")))?;
         let (traces, scores) = rows;
         self.traces.write(&traces)?;
         self.scores.write(&scores)?;
-        let places = batch.project(&[batch.schema().index_of("input_position").unwrap_or(0), batch.schema().index_of("output_position").unwrap_or(0)]);
-        self.places.write(&places.map_err(|e| RunError::Plan(e.to_string()))?)
+        let places = batch.project(&[
+            batch.schema().index_of("input_position").unwrap_or(0),
+            batch.schema().index_of("output_position").unwrap_or(0),
+        ]);
+        self.places
+            .write(&places.map_err(|e| RunError::Plan(e.to_string()))?)
     }
 
-    fn convert(&mut self, batch: &RecordBatch) -> Result<(RecordBatch, RecordBatch), arrow::error::ArrowError> {
+    fn convert(
+        &mut self,
+        batch: &RecordBatch,
+    ) -> Result<(RecordBatch, RecordBatch), arrow::error::ArrowError> {
         let column = |name: &str| {
-            batch.column_by_name(name).ok_or_else(|| arrow::error::ArrowError::SchemaError(format!("no column {name}")))
+            batch
+                .column_by_name(name)
+                .ok_or_else(|| arrow::error::ArrowError::SchemaError(format!("no column {name}")))
         };
-        let number = |name: &str| Ok::<_, arrow::error::ArrowError>(column(name)?.as_primitive::<Float64Type>());
+        let number = |name: &str| {
+            Ok::<_, arrow::error::ArrowError>(column(name)?.as_primitive::<Float64Type>())
+        };
         let text = |name: &str| Ok::<_, arrow::error::ArrowError>(column(name)?.as_string::<i32>());
-        let (trace_ids, session_ids, environments) = (text("trace_id")?, text("session_id")?, text("environment")?);
+        let (trace_ids, session_ids, environments) =
+            (text("trace_id")?, text("session_id")?, text("environment")?);
         let (confidence, tools) = (number("confidence")?, number("tool_correctness")?);
         let (coherence, looped) = (number("coherence")?, number("loop_detection")?);
-        let (gaps, records) = (number("coherence_gap")?, column("loop_record")?.as_binary::<i32>());
-        let (coherence_given, loop_given) = (column("coherence_given")?.as_boolean(), column("loop_detection_given")?.as_boolean());
+        let (gaps, records) = (
+            number("coherence_gap")?,
+            column("loop_record")?.as_binary::<i32>(),
+        );
+        let (coherence_given, loop_given) = (
+            column("coherence_given")?.as_boolean(),
+            column("loop_detection_given")?.as_boolean(),
+        );
 
         let mut scores = ScoreRows::new(self.labels.clone(), &self.rules);
         let (mut step_risks, mut flagged) = (Float64Builder::new(), BooleanBuilder::new());
         let mut status = StringDictionaryBuilder::<Int32Type>::new();
         let mut details = StringBuilder::new();
-        let (computes_coherence, computes_loops) = (self.rules.computes("coherence"), self.rules.computes("loop_detection"));
-        let (coherence_threshold, loop_threshold) =
-            (self.rules.threshold("coherence"), self.rules.threshold("loop_detection"));
-        let value = |array: &arrow::array::Float64Array, row: usize| array.is_valid(row).then(|| array.value(row));
+        let (computes_coherence, computes_loops) = (
+            self.rules.computes("coherence"),
+            self.rules.computes("loop_detection"),
+        );
+        let (coherence_threshold, loop_threshold) = (
+            self.rules.threshold("coherence"),
+            self.rules.threshold("loop_detection"),
+        );
+        let value = |array: &arrow::array::Float64Array, row: usize| {
+            array.is_valid(row).then(|| array.value(row))
+        };
         let mut buffer = String::new();
         let mut metadata = String::new();
         for row in 0..batch.num_rows() {
@@ -304,19 +345,38 @@ impl TraceRows {
                 let row = match &outcome {
                     Ok(coherence) => {
                         coherence.push_metadata(&mut metadata);
-                        self.counts.coherence.add(coherence.score(), coherence_threshold);
+                        self.counts
+                            .coherence
+                            .add(coherence.score(), coherence_threshold);
                         let compared = coherence.success();
-                        Scored { raw: Some(coherence.score_raw()), passed: compared, threshold: compared.map(|_| coherence_threshold), reason: coherence.reason() }
+                        Scored {
+                            raw: Some(coherence.score_raw()),
+                            passed: compared,
+                            threshold: compared.map(|_| coherence_threshold),
+                            reason: coherence.reason(),
+                        }
                     }
                     Err(e) => {
                         push_failure(&mut metadata, &e.to_string());
                         self.counts.coherence.add_failure();
-                        Scored { raw: None, passed: None, threshold: None, reason: e.to_string() }
+                        Scored {
+                            raw: None,
+                            passed: None,
+                            threshold: None,
+                            reason: e.to_string(),
+                        }
                     }
                 };
                 failed_here |= row.raw.is_none();
                 push_member(&mut buffer, "coherence", &metadata);
-                row.push(&mut scores, "coherence", trace_id, session_id, environment, &metadata);
+                row.push(
+                    &mut scores,
+                    "coherence",
+                    trace_id,
+                    session_id,
+                    environment,
+                    &metadata,
+                );
             }
 
             if computes_loops && loop_given.value(row) {
@@ -332,21 +392,42 @@ impl TraceRows {
                         // Every detection that compared something has a strongest comparison.
                         let compared = record.strongest_back.map(|_| score >= loop_threshold);
                         let reason = match compared {
-                            Some(_) => format!("Max hybrid repetition score: {:.4}", round4(1.0 - record.score_raw)),
+                            Some(_) => format!(
+                                "Max hybrid repetition score: {:.4}",
+                                round4(1.0 - record.score_raw)
+                            ),
                             None => "Nothing to compare with.".to_owned(),
                         };
-                        Scored { raw: Some(record.score_raw), passed: compared, threshold: compared.map(|_| loop_threshold), reason }
+                        Scored {
+                            raw: Some(record.score_raw),
+                            passed: compared,
+                            threshold: compared.map(|_| loop_threshold),
+                            reason,
+                        }
                     }
                     None => {
-                        let reason = LoopRecord::unpack(records.value(row)).map_or("unreadable record", |r| r.text);
+                        let reason = LoopRecord::unpack(records.value(row))
+                            .map_or("unreadable record", |r| r.text);
                         push_failure(&mut metadata, reason);
                         self.counts.loop_detection.add_failure();
-                        Scored { raw: None, passed: None, threshold: None, reason: reason.to_owned() }
+                        Scored {
+                            raw: None,
+                            passed: None,
+                            threshold: None,
+                            reason: reason.to_owned(),
+                        }
                     }
                 };
                 failed_here |= scored.raw.is_none();
                 push_member(&mut buffer, "loop_detection", &metadata);
-                scored.push(&mut scores, "loop_detection", trace_id, session_id, environment, &metadata);
+                scored.push(
+                    &mut scores,
+                    "loop_detection",
+                    trace_id,
+                    session_id,
+                    environment,
+                    &metadata,
+                );
             }
             buffer.push('}');
             details.append_value(&buffer);
@@ -378,7 +459,10 @@ impl TraceRows {
             Arc::new(status.finish()),
             Arc::new(details.finish()),
         ];
-        Ok((RecordBatch::try_new(traces_schema(), columns)?, scores.finish()?))
+        Ok((
+            RecordBatch::try_new(traces_schema(), columns)?,
+            scores.finish()?,
+        ))
     }
 }
 

@@ -23,12 +23,14 @@ const MOST_CHARACTERS: usize = 4000;
 /// One of the worst sessions, with its traces.
 #[derive(Clone, Debug, Serialize)]
 pub struct ShownSession {
+    /// The session itself.
     #[serde(flatten)]
     pub session: WorstSession,
     /// How many traces are flagged.
     pub flagged: usize,
     /// Traces left out.
     pub rows_hidden: usize,
+    /// Its traces, in session order.
     pub rows: Vec<ShownTrace>,
 }
 
@@ -84,21 +86,30 @@ fn rows_of(
     count: u64,
     mut each: impl FnMut(&RecordBatch),
 ) -> Result<(), RunError> {
-    let failed = |path: &std::path::Path, e: String| RunError::Plan(format!("`{}` can't be read back: {e}", path.display()));
+    let failed = |path: &std::path::Path, e: String| {
+        RunError::Plan(format!("`{}` can't be read back: {e}", path.display()))
+    };
     let (mut next, end) = (first, first + count);
     while next < end {
         let part = next / ROWS_PER_PART;
         let path = part_path(folder, part);
         let file = File::open(&path).map_err(|e| failed(&path, e.to_string()))?;
-        let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| failed(&path, e.to_string()))?;
+        let builder = ParquetRecordBatchReaderBuilder::try_new(file)
+            .map_err(|e| failed(&path, e.to_string()))?;
         let rows = builder.metadata().file_metadata().num_rows().max(0) as u64;
         let from = next - part * ROWS_PER_PART;
         let to = rows.min(end - part * ROWS_PER_PART);
         if from >= to {
             return Err(failed(&path, "rows are missing".into()));
         }
-        let selection = RowSelection::from_consecutive_ranges(std::iter::once(from as usize..to as usize), rows as usize);
-        let reader = builder.with_row_selection(selection).build().map_err(|e| failed(&path, e.to_string()))?;
+        let selection = RowSelection::from_consecutive_ranges(
+            std::iter::once(from as usize..to as usize),
+            rows as usize,
+        );
+        let reader = builder
+            .with_row_selection(selection)
+            .build()
+            .map_err(|e| failed(&path, e.to_string()))?;
         for batch in reader {
             each(&batch.map_err(|e| failed(&path, e.to_string()))?);
         }
@@ -109,52 +120,80 @@ fn rows_of(
 
 fn read_session(run: &RunDirectory, session: &WorstSession) -> Result<ShownSession, RunError> {
     let mut rows = Vec::new();
-    rows_of(&run.path().join("traces"), session.first_row, session.traces, |batch| {
-        let text = |name: &str, row: usize| {
-            let column = batch.column_by_name(name)?.as_string_opt::<i32>()?;
-            column.is_valid(row).then(|| column.value(row).to_owned())
-        };
-        let number = |name: &str, row: usize| {
-            let column = batch.column_by_name(name)?.as_primitive_opt::<Float64Type>()?;
-            column.is_valid(row).then(|| column.value(row))
-        };
-        let times = batch.column_by_name("started_at").and_then(|c| c.as_primitive_opt::<TimestampMicrosecondType>());
-        let flags = batch.column_by_name("flagged").and_then(|c| c.as_boolean_opt());
-        for row in 0..batch.num_rows() {
-            let time = times.and_then(|t| chrono::DateTime::from_timestamp_micros(t.value(row)));
-            rows.push(ShownTrace {
-                position: rows.len() as u64,
-                trace_id: text("trace_id", row).unwrap_or_default(),
-                started_at: time.map(|t| t.to_rfc3339_opts(chrono::SecondsFormat::AutoSi, true)).unwrap_or_default(),
-                coherence: number("coherence", row),
-                loop_detection: number("loop_detection", row),
-                confidence: number("confidence", row),
-                tool_correctness: number("tool_correctness", row),
-                step_risk: number("step_risk", row),
-                flagged: flags.is_some_and(|f| f.is_valid(row) && f.value(row)),
-                details: text("details", row).unwrap_or_default(),
-                ..ShownTrace::default()
-            });
-        }
-    })?;
-    let mut at = 0;
-    rows_of(&run.work().join(PLACES), session.first_row, session.traces, |batch| {
-        let place = |column: usize, row: usize| {
-            let column = batch.column(column).as_primitive_opt::<UInt64Type>()?;
-            column.is_valid(row).then(|| TextAt::from_position(column.value(row)))
-        };
-        for row in 0..batch.num_rows() {
-            if let Some(trace) = rows.get_mut(at) {
-                trace.places = (place(0, row), place(1, row));
+    rows_of(
+        &run.path().join("traces"),
+        session.first_row,
+        session.traces,
+        |batch| {
+            let text = |name: &str, row: usize| {
+                let column = batch.column_by_name(name)?.as_string_opt::<i32>()?;
+                column.is_valid(row).then(|| column.value(row).to_owned())
+            };
+            let number = |name: &str, row: usize| {
+                let column = batch
+                    .column_by_name(name)?
+                    .as_primitive_opt::<Float64Type>()?;
+                column.is_valid(row).then(|| column.value(row))
+            };
+            let times = batch
+                .column_by_name("started_at")
+                .and_then(|c| c.as_primitive_opt::<TimestampMicrosecondType>());
+            let flags = batch
+                .column_by_name("flagged")
+                .and_then(|c| c.as_boolean_opt());
+            for row in 0..batch.num_rows() {
+                let time =
+                    times.and_then(|t| chrono::DateTime::from_timestamp_micros(t.value(row)));
+                rows.push(ShownTrace {
+                    position: rows.len() as u64,
+                    trace_id: text("trace_id", row).unwrap_or_default(),
+                    started_at: time
+                        .map(|t| t.to_rfc3339_opts(chrono::SecondsFormat::AutoSi, true))
+                        .unwrap_or_default(),
+                    coherence: number("coherence", row),
+                    loop_detection: number("loop_detection", row),
+                    confidence: number("confidence", row),
+                    tool_correctness: number("tool_correctness", row),
+                    step_risk: number("step_risk", row),
+                    flagged: flags.is_some_and(|f| f.is_valid(row) && f.value(row)),
+                    details: text("details", row).unwrap_or_default(),
+                    ..ShownTrace::default()
+                });
             }
-            at += 1;
-        }
-    })?;
+        },
+    )?;
+    let mut at = 0;
+    rows_of(
+        &run.work().join(PLACES),
+        session.first_row,
+        session.traces,
+        |batch| {
+            let place = |column: usize, row: usize| {
+                let column = batch.column(column).as_primitive_opt::<UInt64Type>()?;
+                column
+                    .is_valid(row)
+                    .then(|| TextAt::from_position(column.value(row)))
+            };
+            for row in 0..batch.num_rows() {
+                if let Some(trace) = rows.get_mut(at) {
+                    trace.places = (place(0, row), place(1, row));
+                }
+                at += 1;
+            }
+        },
+    )?;
     let whole = rows.len();
-    let earlier: HashMap<String, (u64, Option<TextAt>)> =
-        rows.iter().map(|r| (r.trace_id.clone(), (r.position, r.places.1))).collect();
+    let earlier: HashMap<String, (u64, Option<TextAt>)> = rows
+        .iter()
+        .map(|r| (r.trace_id.clone(), (r.position, r.places.1)))
+        .collect();
     if whole > MOST_ROWS {
-        rows.sort_by(|a, b| b.step_risk.unwrap_or(-1.0).total_cmp(&a.step_risk.unwrap_or(-1.0)).then(a.position.cmp(&b.position)));
+        rows.sort_by(|a, b| {
+            b.step_risk
+                .unwrap_or(-1.0)
+                .total_cmp(&a.step_risk.unwrap_or(-1.0))
+                .then(a.position.cmp(&b.position))
+        });
         rows.truncate(MOST_ROWS);
         rows.sort_by_key(|r| r.position);
     }
@@ -182,9 +221,15 @@ fn strongest(details: &str) -> Option<ShownLoop> {
         return None;
     }
     let number = |c: &Value, key: &str| c.get(key).and_then(Value::as_f64);
-    let best = looped.get("comparisons")?.as_array()?.iter().max_by(|a, b| {
-        number(a, "hybrid_score").unwrap_or(0.0).total_cmp(&number(b, "hybrid_score").unwrap_or(0.0))
-    })?;
+    let best = looped
+        .get("comparisons")?
+        .as_array()?
+        .iter()
+        .max_by(|a, b| {
+            number(a, "hybrid_score")
+                .unwrap_or(0.0)
+                .total_cmp(&number(b, "hybrid_score").unwrap_or(0.0))
+        })?;
     Some(ShownLoop {
         trace_id: best.get("trace_id")?.as_str()?.to_owned(),
         position: None,
@@ -207,18 +252,37 @@ pub(super) fn read(
     sessions: &[WorstSession],
     rules: &Rules,
 ) -> Result<Vec<ShownSession>, RunError> {
-    let mut shown = sessions.iter().map(|s| read_session(run, s)).collect::<Result<Vec<_>, _>>()?;
+    let mut shown = sessions
+        .iter()
+        .map(|s| read_session(run, s))
+        .collect::<Result<Vec<_>, _>>()?;
     let places: Vec<TextAt> = shown
         .iter()
         .flat_map(|s| &s.rows)
-        .flat_map(|r| [r.places.0, r.places.1, r.repeats.as_ref().and_then(|repeats| repeats.place)])
+        .flat_map(|r| {
+            [
+                r.places.0,
+                r.places.1,
+                r.repeats.as_ref().and_then(|repeats| repeats.place),
+            ]
+        })
         .flatten()
         .collect();
     let texts = source.texts_at(&places)?;
-    let output_at = |place: Option<TextAt>| place.and_then(|p| texts.get(&p)).and_then(|t| t.1.as_deref()).unwrap_or("");
+    let output_at = |place: Option<TextAt>| {
+        place
+            .and_then(|p| texts.get(&p))
+            .and_then(|t| t.1.as_deref())
+            .unwrap_or("")
+    };
     for row in shown.iter_mut().flat_map(|s| &mut s.rows) {
         if rules.computes("coherence") {
-            let input = row.places.0.and_then(|p| texts.get(&p)).and_then(|t| t.0.as_deref()).unwrap_or("");
+            let input = row
+                .places
+                .0
+                .and_then(|p| texts.get(&p))
+                .and_then(|t| t.0.as_deref())
+                .unwrap_or("");
             (row.input, row.input_cut) = cut(input);
         }
         (row.output, row.output_cut) = cut(output_at(row.places.1));

@@ -13,7 +13,9 @@ pub fn content_of(value: &Json) -> String {
     let mut pieces = Vec::new();
     match value {
         Json::Object(members) => match (member(members, "messages"), member(members, "content")) {
-            (Some(Json::Array(messages)), _) => messages.iter().for_each(|m| push_message(&mut pieces, m)),
+            (Some(Json::Array(messages)), _) => {
+                messages.iter().for_each(|m| push_message(&mut pieces, m))
+            }
             (_, Some(_)) => push_message(&mut pieces, value),
             _ => return to_text(value),
         },
@@ -66,12 +68,20 @@ mod tests {
 
     #[test]
     fn messages_lose_their_envelope_and_escapes() {
-        assert_eq!(content(r#"{"messages":[{"role":"user","content":"Grüße"}]}"#), "Grüße");
         assert_eq!(
-            content(r#"{"messages":[{"role":"user","content":"a"},{"role":"tool","content":[{"type":"text","text":"b"},{"type":"image"}]}]}"#),
+            content(r#"{"messages":[{"role":"user","content":"Grüße"}]}"#),
+            "Grüße"
+        );
+        assert_eq!(
+            content(
+                r#"{"messages":[{"role":"user","content":"a"},{"role":"tool","content":[{"type":"text","text":"b"},{"type":"image"}]}]}"#
+            ),
             "a\nb"
         );
-        assert_eq!(content(r#"[{"role":"user","content":"a"},{"content":null}]"#), "a");
+        assert_eq!(
+            content(r#"[{"role":"user","content":"a"},{"content":null}]"#),
+            "a"
+        );
         assert_eq!(content(r#"{"role":"assistant","content":"done"}"#), "done");
     }
 

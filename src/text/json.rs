@@ -48,12 +48,16 @@ pub fn parse(json: &[u8]) -> Result<Json, JsonError> {
 
 fn error(reader: &Jiter<'_>, source: &jiter::JiterError) -> JsonError {
     let position = source.get_position(reader);
-    JsonError { reason: format!("{} at {position}", source.error_type) }
+    JsonError {
+        reason: format!("{} at {position}", source.error_type),
+    }
 }
 
 fn read_value(reader: &mut Jiter<'_>, peek: Peek, depth: usize) -> Result<Json, JsonError> {
     if depth > MAX_DEPTH {
-        return Err(JsonError { reason: format!("nested deeper than {MAX_DEPTH} levels") });
+        return Err(JsonError {
+            reason: format!("nested deeper than {MAX_DEPTH} levels"),
+        });
     }
     macro_rules! attempt {
         ($e:expr) => {
@@ -107,11 +111,15 @@ fn read_number(digits: &[u8]) -> Result<Json, JsonError> {
         "Infinity" => f64::INFINITY,
         "-Infinity" => f64::NEG_INFINITY,
         number if number.bytes().all(|b| b == b'-' || b.is_ascii_digit()) => {
-            return Ok(Json::Integer(if number == "-0" { "0".into() } else { number.into() }));
+            return Ok(Json::Integer(if number == "-0" {
+                "0".into()
+            } else {
+                number.into()
+            }));
         }
-        number => number
-            .parse::<f64>()
-            .map_err(|_| JsonError { reason: format!("bad number `{number}`") })?,
+        number => number.parse::<f64>().map_err(|_| JsonError {
+            reason: format!("bad number `{number}`"),
+        })?,
     };
     Ok(Json::Float(value))
 }
@@ -129,8 +137,13 @@ impl Members {
 
     fn insert(&mut self, key: String, value: Json) {
         if self.index.is_none() && self.list.len() >= Self::INDEXED_FROM {
-            self.index =
-                Some(self.list.iter().enumerate().map(|(i, (k, _))| (k.clone(), i)).collect());
+            self.index = Some(
+                self.list
+                    .iter()
+                    .enumerate()
+                    .map(|(i, (k, _))| (k.clone(), i))
+                    .collect(),
+            );
         }
         let found = match &self.index {
             Some(index) => index.get(&key).copied(),
@@ -158,14 +171,27 @@ mod tests {
             text.push_str(&format!("\"k{i}\":{i},"));
         }
         text.push_str("\"k7\":\"again\"}");
-        let Json::Object(members) = parse(text.as_bytes()).unwrap() else { panic!("not an object") };
+        let Json::Object(members) = parse(text.as_bytes()).unwrap() else {
+            panic!("not an object")
+        };
         assert_eq!(members.len(), 100);
         assert_eq!(members[7], ("k7".into(), Json::String("again".into())));
     }
 
     #[test]
     fn what_is_not_one_document_is_refused() {
-        for bad in ["", " ", "{", "[1,]", "nul", "1 2", "\u{feff}1", "\"\\ud800\"", "'a'", "01"] {
+        for bad in [
+            "",
+            " ",
+            "{",
+            "[1,]",
+            "nul",
+            "1 2",
+            "\u{feff}1",
+            "\"\\ud800\"",
+            "'a'",
+            "01",
+        ] {
             assert!(parse(bad.as_bytes()).is_err(), "{bad:?} was accepted");
         }
         assert!(parse(b"\"\xff\"").is_err(), "invalid UTF-8 was accepted");

@@ -53,7 +53,10 @@ fn push_value(out: &mut String, value: &Json) {
 /// above U+FFFF as a surrogate pair.
 pub fn push_json_string(out: &mut String, text: &str) {
     out.push('"');
-    if text.bytes().all(|b| matches!(b, b' '..=b'~') && b != b'"' && b != b'\\') {
+    if text
+        .bytes()
+        .all(|b| matches!(b, b' '..=b'~') && b != b'"' && b != b'\\')
+    {
         out.push_str(text);
         out.push('"');
         return;

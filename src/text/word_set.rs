@@ -7,9 +7,9 @@ const STOP_WORDS: [&str; 70] = [
     "a", "above", "after", "all", "an", "and", "any", "are", "as", "at", "be", "been", "before",
     "being", "below", "both", "but", "by", "can", "could", "did", "do", "does", "during", "each",
     "either", "every", "few", "for", "from", "had", "has", "have", "in", "into", "is", "it", "its",
-    "may", "might", "more", "most", "neither", "no", "nor", "not", "of", "on", "only", "or", "other",
-    "own", "same", "shall", "should", "so", "some", "such", "than", "the", "through", "to", "too",
-    "very", "was", "were", "will", "with", "would", "yet",
+    "may", "might", "more", "most", "neither", "no", "nor", "not", "of", "on", "only", "or",
+    "other", "own", "same", "shall", "should", "so", "some", "such", "than", "the", "through",
+    "to", "too", "very", "was", "were", "will", "with", "would", "yet",
 ];
 
 /// The words of a text: lower-cased (full Unicode mapping), maximal runs of letters, numbers and
@@ -78,7 +78,11 @@ impl WordSet {
             j += usize::from(y <= x);
         }
         let all = a.len() + b.len() - shared;
-        if all == 0 { 0.0 } else { shared as f64 / all as f64 }
+        if all == 0 {
+            0.0
+        } else {
+            shared as f64 / all as f64
+        }
     }
 }
 

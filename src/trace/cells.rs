@@ -98,7 +98,11 @@ impl BatchBuilder {
             environment: StringBuilder::new(),
             input: columns.input.then(StringViewBuilder::new),
             output: columns.output.then(StringViewBuilder::new),
-            signals: columns.signals.iter().map(|_| Float64Builder::new()).collect(),
+            signals: columns
+                .signals
+                .iter()
+                .map(|_| Float64Builder::new())
+                .collect(),
             text_mode,
             rows: 0,
             bytes: 0,
@@ -116,8 +120,20 @@ impl BatchBuilder {
     }
 
     /// Adds a row, or quarantines it.
-    pub fn push(&mut self, row: Row<'_>, position: u64, file: &Path, number: u64, quarantine: &Quarantine) {
-        if let Err(Rejected { column, code, reason }) = self.try_push(row, position) {
+    pub fn push(
+        &mut self,
+        row: Row<'_>,
+        position: u64,
+        file: &Path,
+        number: u64,
+        quarantine: &Quarantine,
+    ) {
+        if let Err(Rejected {
+            column,
+            code,
+            reason,
+        }) = self.try_push(row, position)
+        {
             quarantine.add_row(file, number, column, code, reason);
         }
     }
@@ -139,9 +155,17 @@ impl BatchBuilder {
             code: Code::BadStartedAt,
             reason,
         })?;
-        let session_id = row.session_id.as_deref().map(|b| utf8("session_id", b)).transpose()?;
+        let session_id = row
+            .session_id
+            .as_deref()
+            .map(|b| utf8("session_id", b))
+            .transpose()?;
         let name = row.name.as_deref().map(|b| utf8("name", b)).transpose()?;
-        let environment = row.environment.as_deref().map(|b| utf8("environment", b)).transpose()?;
+        let environment = row
+            .environment
+            .as_deref()
+            .map(|b| utf8("environment", b))
+            .transpose()?;
         let input = self.text("input", &row.input)?;
         let output = self.text("output", &row.output)?;
 
@@ -150,7 +174,8 @@ impl BatchBuilder {
         self.position.append_value(position);
         self.trace_id.append_value(&trace_id);
         self.notes.empty_session_ids += u64::from(session_id == Some(""));
-        self.session_id.append_option(session_id.filter(|s| !s.is_empty()));
+        self.session_id
+            .append_option(session_id.filter(|s| !s.is_empty()));
         self.started_at.append_value(started_at.micros);
         self.started_at_nanos.append_value(started_at.nanos);
         self.name.append_option(name);
@@ -169,7 +194,11 @@ impl BatchBuilder {
         Ok(())
     }
 
-    fn text<'a>(&self, column: &'static str, cell: &'a TextCell<'a>) -> Result<Option<Cow<'a, str>>, Rejected> {
+    fn text<'a>(
+        &self,
+        column: &'static str,
+        cell: &'a TextCell<'a>,
+    ) -> Result<Option<Cow<'a, str>>, Rejected> {
         let of_value = |value: &Json| match (value, self.text_mode) {
             (Json::Null, _) => None,
             (value, TextMode::Compat) => Some(Cow::Owned(to_text(value))),
@@ -187,9 +216,11 @@ impl BatchBuilder {
             }
             TextCell::Bytes(bytes, _) => Ok(Some(Cow::Borrowed(utf8(column, bytes)?))),
             TextCell::Value(value) => Ok(of_value(value)),
-            TextCell::Bad(reason) => {
-                Err(Rejected { column, code: Code::InvalidValue, reason: reason.clone() })
-            }
+            TextCell::Bad(reason) => Err(Rejected {
+                column,
+                code: Code::InvalidValue,
+                reason: reason.clone(),
+            }),
         }
     }
 
@@ -220,5 +251,10 @@ pub(super) fn moment_of_text(text: &str) -> Result<Moment, String> {
             micros: time.timestamp_micros(),
             nanos: (time.timestamp_subsec_nanos() % 1000) as i16,
         })
-        .map_err(|_| format!("`{}` is not an ISO 8601 time", text.chars().take(40).collect::<String>()))
+        .map_err(|_| {
+            format!(
+                "`{}` is not an ISO 8601 time",
+                text.chars().take(40).collect::<String>()
+            )
+        })
 }

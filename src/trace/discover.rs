@@ -45,7 +45,10 @@ pub struct SourceFile {
 ///
 /// # Errors
 /// [`TraceError::Path`] for a path that leads nowhere or can't be read.
-pub fn discover(paths: &[String], format: Option<SourceFormat>) -> Result<Vec<SourceFile>, TraceError> {
+pub fn discover(
+    paths: &[String],
+    format: Option<SourceFormat>,
+) -> Result<Vec<SourceFile>, TraceError> {
     let mut found: BTreeMap<PathBuf, SourceFile> = BTreeMap::new();
     for given in paths {
         let path = Path::new(given);
@@ -67,14 +70,21 @@ pub fn discover(paths: &[String], format: Option<SourceFormat>) -> Result<Vec<So
 }
 
 fn failed(given: &str, problem: impl ToString) -> TraceError {
-    TraceError::Path { path: given.to_owned(), problem: problem.to_string() }
+    TraceError::Path {
+        path: given.to_owned(),
+        problem: problem.to_string(),
+    }
 }
 
 fn is_glob(given: &str) -> bool {
     given.contains(['*', '?', '[', '{'])
 }
 
-fn single(given: &str, path: &Path, format: Option<SourceFormat>) -> Result<SourceFile, TraceError> {
+fn single(
+    given: &str,
+    path: &Path,
+    format: Option<SourceFormat>,
+) -> Result<SourceFile, TraceError> {
     let mut first = [0u8; 4];
     let count = std::fs::File::open(path)
         .and_then(|mut file| file.read(&mut first))
@@ -83,12 +93,23 @@ fn single(given: &str, path: &Path, format: Option<SourceFormat>) -> Result<Sour
     let format = format.or_else(|| SourceFormat::of_extension(path)).or(sniffed).ok_or_else(|| {
         failed(given, "neither a .parquet nor a .jsonl file; say which with --format parquet or --format jsonl")
     })?;
-    Ok(SourceFile { path: path.to_owned(), format, partition: partition_of(path) })
+    Ok(SourceFile {
+        path: path.to_owned(),
+        format,
+        partition: partition_of(path),
+    })
 }
 
-fn in_folder(given: &str, folder: &Path, format: Option<SourceFormat>) -> Result<Vec<SourceFile>, TraceError> {
+fn in_folder(
+    given: &str,
+    folder: &Path,
+    format: Option<SourceFormat>,
+) -> Result<Vec<SourceFile>, TraceError> {
     let mut files = Vec::new();
-    let walk = WalkDir::new(folder).follow_links(true).sort_by_file_name().into_iter();
+    let walk = WalkDir::new(folder)
+        .follow_links(true)
+        .sort_by_file_name()
+        .into_iter();
     let visible = |entry: &walkdir::DirEntry| {
         entry.depth() == 0 || !entry.file_name().to_string_lossy().starts_with(['.', '_'])
     };
@@ -99,7 +120,11 @@ fn in_folder(given: &str, folder: &Path, format: Option<SourceFormat>) -> Result
             && format.is_none_or(|wanted| wanted == known)
         {
             let partition = partition_of(entry.path());
-            files.push(SourceFile { path: entry.into_path(), format: known, partition });
+            files.push(SourceFile {
+                path: entry.into_path(),
+                format: known,
+                partition,
+            });
         }
     }
     if files.is_empty() {
@@ -115,7 +140,10 @@ fn matching(given: &str, format: Option<SourceFormat>) -> Result<Vec<SourceFile>
         .map_err(|e| failed(given, format!("not a usable glob: {e}")))?
         .compile_matcher();
     // Walk from the last folder before the first wildcard.
-    let mut base: PathBuf = Path::new(given).components().take_while(|part| !is_glob(&part.as_os_str().to_string_lossy())).collect();
+    let mut base: PathBuf = Path::new(given)
+        .components()
+        .take_while(|part| !is_glob(&part.as_os_str().to_string_lossy()))
+        .collect();
     if base.as_os_str().is_empty() {
         base = PathBuf::from(".");
     }
@@ -123,7 +151,11 @@ fn matching(given: &str, format: Option<SourceFormat>) -> Result<Vec<SourceFile>
     for entry in WalkDir::new(&base).follow_links(true).sort_by_file_name() {
         let entry = entry.map_err(|e| failed(given, e))?;
         let path = entry.path();
-        let path = if base == Path::new(".") { path.strip_prefix(".").unwrap_or(path) } else { path };
+        let path = if base == Path::new(".") {
+            path.strip_prefix(".").unwrap_or(path)
+        } else {
+            path
+        };
         if glob.is_match(path) {
             if entry.file_type().is_dir() {
                 files.extend(in_folder(given, entry.path(), format)?);
@@ -156,7 +188,9 @@ fn percent_decoded(value: &str) -> String {
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
-        let digits = bytes.get(at + 1..at + 3).and_then(|d| std::str::from_utf8(d).ok());
+        let digits = bytes
+            .get(at + 1..at + 3)
+            .and_then(|d| std::str::from_utf8(d).ok());
         match (byte, digits.and_then(|d| u8::from_str_radix(d, 16).ok())) {
             (b'%', Some(decoded)) => {
                 out.push(decoded);
@@ -176,27 +210,54 @@ mod tests {
     use super::*;
 
     fn names(files: &[SourceFile], root: &Path) -> Vec<String> {
-        files.iter().map(|f| f.path.strip_prefix(root).unwrap().display().to_string()).collect()
+        files
+            .iter()
+            .map(|f| f.path.strip_prefix(root).unwrap().display().to_string())
+            .collect()
     }
 
     #[test]
     fn folders_globs_and_files_are_found_once_and_sorted() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
-        for file in ["b/x.parquet", "a/date=2026-11-20/p.parquet", "a/_SUCCESS.parquet", "a/.part.parquet", "a/n.txt", "c.jsonl"] {
+        for file in [
+            "b/x.parquet",
+            "a/date=2026-11-20/p.parquet",
+            "a/_SUCCESS.parquet",
+            "a/.part.parquet",
+            "a/n.txt",
+            "c.jsonl",
+        ] {
             let path = root.join(file);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, "PAR1").unwrap();
         }
         let at = |p: &str| root.join(p).display().to_string();
         let all = discover(&[at(""), at("b/x.parquet"), at("*/x.parquet")], None).unwrap();
-        assert_eq!(names(&all, root), ["a/date=2026-11-20/p.parquet", "b/x.parquet", "c.jsonl"]);
-        assert_eq!(all[0].partition, [("date".to_owned(), "2026-11-20".to_owned())]);
-        assert_eq!(names(&discover(&[at("**/*.parquet")], None).unwrap(), root).len(), 4, "a glob takes what it names");
-        assert_eq!(discover(&[at("a/n.txt")], None).unwrap()[0].format, SourceFormat::Parquet, "first bytes decide");
+        assert_eq!(
+            names(&all, root),
+            ["a/date=2026-11-20/p.parquet", "b/x.parquet", "c.jsonl"]
+        );
+        assert_eq!(
+            all[0].partition,
+            [("date".to_owned(), "2026-11-20".to_owned())]
+        );
+        assert_eq!(
+            names(&discover(&[at("**/*.parquet")], None).unwrap(), root).len(),
+            4,
+            "a glob takes what it names"
+        );
+        assert_eq!(
+            discover(&[at("a/n.txt")], None).unwrap()[0].format,
+            SourceFormat::Parquet,
+            "first bytes decide"
+        );
         for nowhere in ["none", "b/*.jsonl", "empty"] {
             std::fs::create_dir_all(root.join("empty")).unwrap();
-            assert!(matches!(discover(&[at(nowhere)], None), Err(TraceError::Path { .. })), "{nowhere}");
+            assert!(
+                matches!(discover(&[at(nowhere)], None), Err(TraceError::Path { .. })),
+                "{nowhere}"
+            );
         }
     }
 }

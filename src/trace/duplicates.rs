@@ -26,8 +26,18 @@ pub fn repeated_trace_ids(
     while slice < slices {
         let mut hashes: Vec<u64> = Vec::new();
         open()?.read_shared(|batch| {
-            let Some(ids) = batch.column_by_name("trace_id").map(|c| c.as_string::<i32>()) else { return false };
-            hashes.extend(ids.iter().flatten().map(hash).filter(|hash| hash % slices == slice));
+            let Some(ids) = batch
+                .column_by_name("trace_id")
+                .map(|c| c.as_string::<i32>())
+            else {
+                return false;
+            };
+            hashes.extend(
+                ids.iter()
+                    .flatten()
+                    .map(hash)
+                    .filter(|hash| hash % slices == slice),
+            );
             hashes.len() <= most.saturating_mul(2)
         })?;
         if hashes.len() > most.saturating_mul(2) {

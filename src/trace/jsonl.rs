@@ -28,13 +28,18 @@ pub(super) fn read_lines(
     path: &Path,
     mut each: impl FnMut(u64, Result<Line, (Code, String)>) -> Result<bool, TraceError>,
 ) -> Result<(), TraceError> {
-    let broken = |e: std::io::Error| TraceError::File { file: path.to_owned(), problem: e.to_string() };
+    let broken = |e: std::io::Error| TraceError::File {
+        file: path.to_owned(),
+        problem: e.to_string(),
+    };
     let mut reader = BufReader::with_capacity(1 << 18, File::open(path).map_err(broken)?);
     let mut bytes = Vec::new();
     let mut number = 0;
     loop {
         bytes.clear();
-        let count = std::io::Read::take(&mut reader, LONGEST_LINE).read_until(b'\n', &mut bytes).map_err(broken)?;
+        let count = std::io::Read::take(&mut reader, LONGEST_LINE)
+            .read_until(b'\n', &mut bytes)
+            .map_err(broken)?;
         if count == 0 {
             return Ok(());
         }
@@ -54,7 +59,10 @@ pub(super) fn read_lines(
 
 fn parsed(line: &[u8]) -> Result<Line, (Code, String)> {
     if let Err(e) = std::str::from_utf8(line) {
-        return Err((Code::InvalidUtf8, format!("not UTF-8 from byte {} on", e.valid_up_to())));
+        return Err((
+            Code::InvalidUtf8,
+            format!("not UTF-8 from byte {} on", e.valid_up_to()),
+        ));
     }
     match parse(line) {
         Ok(Json::Object(members)) => Ok(Line { members }),
@@ -85,7 +93,9 @@ pub(super) fn check_columns(
             .iter()
             .filter(|(_, needed)| *needed)
             .map(|(canonical, _)| (map.column(canonical), *canonical))
-            .find(|(column, _)| !present.iter().any(|p| p == column) && !partition.iter().any(|(k, _)| k == column))
+            .find(|(column, _)| {
+                !present.iter().any(|p| p == column) && !partition.iter().any(|(k, _)| k == column)
+            })
             .map(|(column, canonical)| missing_column(path, column, canonical, &present));
         Ok(false)
     })?;
@@ -94,10 +104,17 @@ pub(super) fn check_columns(
 
 impl Line {
     fn member(&self, name: &str) -> &Json {
-        self.members.iter().find(|(key, _)| key == name).map_or(&Json::Null, |(_, value)| value)
+        self.members
+            .iter()
+            .find(|(key, _)| key == name)
+            .map_or(&Json::Null, |(_, value)| value)
     }
 
-    pub fn signals(&self, wanted: &TraceColumns, into: &mut Vec<Option<f64>>) -> Result<(), String> {
+    pub fn signals(
+        &self,
+        wanted: &TraceColumns,
+        into: &mut Vec<Option<f64>>,
+    ) -> Result<(), String> {
         into.clear();
         for name in &wanted.signals {
             into.push(match self.member(name) {
@@ -110,11 +127,18 @@ impl Line {
         Ok(())
     }
 
-    pub fn row<'a>(&'a self, wanted: &TraceColumns, map: &ColumnMap, signals: &'a [Option<f64>]) -> Row<'a> {
+    pub fn row<'a>(
+        &'a self,
+        wanted: &TraceColumns,
+        map: &ColumnMap,
+        signals: &'a [Option<f64>],
+    ) -> Row<'a> {
         let label = |canonical: &str| label(self.member(map.column(canonical)));
         let text = |wanted: bool, canonical: &str| match self.member(map.column(canonical)) {
             _ if !wanted => TextCell::Null,
-            Json::String(text) if map.is_json(canonical) => TextCell::Bytes(text.as_bytes(), TextEncoding::Json),
+            Json::String(text) if map.is_json(canonical) => {
+                TextCell::Bytes(text.as_bytes(), TextEncoding::Json)
+            }
             Json::String(text) => TextCell::Bytes(text.as_bytes(), TextEncoding::Text),
             other => TextCell::Value(other.clone()),
         };

@@ -18,10 +18,10 @@ use std::path::PathBuf;
 
 pub use discover::{SourceFile, SourceFormat, discover};
 pub use duplicates::repeated_trace_ids;
-pub(crate) use schema::nearest;
 pub use quarantine::{Code, Quarantine, QuarantinedRows};
+pub(crate) use schema::nearest;
 pub use schema::{ColumnMap, TextEncoding, TraceColumns, canonical_schema};
-pub use source::{BatchLimits, OnBadFile, ReadOptions, TextAt, TraceSource};
+pub use source::{BatchLimits, OnBadFile, ReadOptions, TextAt, Texts, TraceSource};
 pub use trace_id::canonical_trace_id;
 
 /// Why traces could not be read at all. Problems of single rows are quarantined instead.

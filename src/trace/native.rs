@@ -10,10 +10,15 @@ use crate::text::Json;
 pub(super) fn is_native(data_type: &DataType) -> bool {
     match data_type {
         DataType::Struct(fields) => fields.iter().all(|f| is_native(f.data_type())),
-        DataType::List(f) | DataType::LargeList(f) | DataType::FixedSizeList(f, _) => is_native(f.data_type()),
+        DataType::List(f) | DataType::LargeList(f) | DataType::FixedSizeList(f, _) => {
+            is_native(f.data_type())
+        }
         DataType::Map(f, _) => is_native(f.data_type()),
         DataType::Dictionary(_, value) => is_native(value),
-        DataType::Union(..) | DataType::RunEndEncoded(..) | DataType::ListView(_) | DataType::LargeListView(_) => false,
+        DataType::Union(..)
+        | DataType::RunEndEncoded(..)
+        | DataType::ListView(_)
+        | DataType::LargeListView(_) => false,
         _ => true,
     }
 }
@@ -24,7 +29,10 @@ pub(super) fn value(array: &dyn Array, row: usize) -> Result<Json, String> {
         return Ok(Json::Null);
     }
     let items = |list: arrow::array::ArrayRef| -> Result<Json, String> {
-        (0..list.len()).map(|i| value(list.as_ref(), i)).collect::<Result<_, _>>().map(Json::Array)
+        (0..list.len())
+            .map(|i| value(list.as_ref(), i))
+            .collect::<Result<_, _>>()
+            .map(Json::Array)
     };
     let utf8 = |bytes: &[u8]| match std::str::from_utf8(bytes) {
         Ok(text) => Ok(Json::String(text.to_owned())),
@@ -78,7 +86,11 @@ pub(super) fn value(array: &dyn Array, row: usize) -> Result<Json, String> {
             let printed = ArrayFormatter::try_new(array, &FormatOptions::default())
                 .and_then(|f| f.value(row).try_to_string())
                 .map_err(|e| e.to_string())?;
-            if data_type.is_integer() { Json::Integer(printed) } else { Json::String(printed) }
+            if data_type.is_integer() {
+                Json::Integer(printed)
+            } else {
+                Json::String(printed)
+            }
         }
     })
 }

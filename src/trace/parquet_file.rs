@@ -13,8 +13,8 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema, TimestampNanosecondType};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
-    RowSelection,
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
+    ParquetRecordBatchReaderBuilder, RowSelection,
 };
 use parquet::basic::{ConvertedType, LogicalType, Type as PhysicalType};
 use parquet::file::metadata::{FileMetaData, ParquetMetaData, ParquetMetaDataReader};
@@ -47,21 +47,32 @@ struct FoundColumns {
 
 impl FoundColumns {
     fn all(&self) -> impl Iterator<Item = usize> {
-        [self.trace_id, self.session_id, self.started_at, self.name, self.environment]
-            .into_iter()
-            .chain([self.input.map(|(i, _)| i), self.output.map(|(i, _)| i)])
-            .chain(self.signals.iter().copied())
-            .flatten()
+        [
+            self.trace_id,
+            self.session_id,
+            self.started_at,
+            self.name,
+            self.environment,
+        ]
+        .into_iter()
+        .chain([self.input.map(|(i, _)| i), self.output.map(|(i, _)| i)])
+        .chain(self.signals.iter().copied())
+        .flatten()
     }
 }
 
 fn broken(path: &Path, problem: impl std::fmt::Display) -> TraceError {
-    TraceError::File { file: path.to_owned(), problem: problem.to_string() }
+    TraceError::File {
+        file: path.to_owned(),
+        problem: problem.to_string(),
+    }
 }
 
 /// The schema without UTF-8, JSON and enum annotations on top-level byte arrays; also the names of
 /// the columns that were annotated as JSON.
-fn as_bytes(schema: &SchemaDescriptor) -> Result<(SchemaDescriptor, Vec<String>), parquet::errors::ParquetError> {
+fn as_bytes(
+    schema: &SchemaDescriptor,
+) -> Result<(SchemaDescriptor, Vec<String>), parquet::errors::ParquetError> {
     let mut json = Vec::new();
     let mut fields = Vec::new();
     for field in schema.root_schema().get_fields() {
@@ -70,11 +81,18 @@ fn as_bytes(schema: &SchemaDescriptor) -> Result<(SchemaDescriptor, Vec<String>)
             fields.push(Arc::clone(field));
             continue;
         }
-        if info.converted_type() == ConvertedType::JSON || info.logical_type_ref() == Some(&LogicalType::Json) {
+        if info.converted_type() == ConvertedType::JSON
+            || info.logical_type_ref() == Some(&LogicalType::Json)
+        {
             json.push(info.name().to_owned());
         }
-        let text = matches!(info.converted_type(), ConvertedType::UTF8 | ConvertedType::JSON | ConvertedType::ENUM)
-            || matches!(info.logical_type_ref(), Some(LogicalType::String | LogicalType::Json | LogicalType::Enum));
+        let text = matches!(
+            info.converted_type(),
+            ConvertedType::UTF8 | ConvertedType::JSON | ConvertedType::ENUM
+        ) || matches!(
+            info.logical_type_ref(),
+            Some(LogicalType::String | LogicalType::Json | LogicalType::Enum)
+        );
         if !text {
             fields.push(Arc::clone(field));
             continue;
@@ -85,7 +103,9 @@ fn as_bytes(schema: &SchemaDescriptor) -> Result<(SchemaDescriptor, Vec<String>)
             .build()?;
         fields.push(Arc::new(bare));
     }
-    let root = Type::group_type_builder(schema.root_schema().name()).with_fields(fields).build()?;
+    let root = Type::group_type_builder(schema.root_schema().name())
+        .with_fields(fields)
+        .build()?;
     Ok((SchemaDescriptor::new(Arc::new(root)), json))
 }
 
@@ -114,25 +134,34 @@ impl ParquetFile {
         wanted: &TraceColumns,
         map: &ColumnMap,
     ) -> Result<Self, TraceError> {
-        let bad = |e: parquet::errors::ParquetError| broken(path, format!("its schema can't be read: {e}"));
+        let bad = |e: parquet::errors::ParquetError| {
+            broken(path, format!("its schema can't be read: {e}"))
+        };
         let facts = metadata.file_metadata();
         // Units that Parquet has no type for (seconds) are only in the embedded Arrow schema.
-        let original = parquet::arrow::parquet_to_arrow_schema(facts.schema_descr(), facts.key_value_metadata())
-            .or_else(|_| parquet::arrow::parquet_to_arrow_schema(facts.schema_descr(), None))
-            .map_err(bad)?;
+        let original = parquet::arrow::parquet_to_arrow_schema(
+            facts.schema_descr(),
+            facts.key_value_metadata(),
+        )
+        .or_else(|_| parquet::arrow::parquet_to_arrow_schema(facts.schema_descr(), None))
+        .map_err(bad)?;
         let (schema, json) = as_bytes(facts.schema_descr()).map_err(bad)?;
         let plain = parquet::arrow::parquet_to_arrow_schema(&schema, None).map_err(bad)?;
         let fields: Vec<Field> = plain
             .fields()
             .iter()
             .zip(original.fields())
-            .map(|(field, original)| match (field.data_type(), original.data_type()) {
-                (DataType::Binary, _) => field.as_ref().clone().with_data_type(DataType::BinaryView),
-                (DataType::Int64, seconds @ DataType::Timestamp(..)) => {
-                    field.as_ref().clone().with_data_type(seconds.clone())
-                }
-                _ => field.as_ref().clone(),
-            })
+            .map(
+                |(field, original)| match (field.data_type(), original.data_type()) {
+                    (DataType::Binary, _) => {
+                        field.as_ref().clone().with_data_type(DataType::BinaryView)
+                    }
+                    (DataType::Int64, seconds @ DataType::Timestamp(..)) => {
+                        field.as_ref().clone().with_data_type(seconds.clone())
+                    }
+                    _ => field.as_ref().clone(),
+                },
+            )
             .collect();
         let arrow_schema = Arc::new(Schema::new(fields));
         let rebuilt = FileMetaData::new(
@@ -147,7 +176,11 @@ impl ParquetFile {
         let options = ArrowReaderOptions::new().with_schema(Arc::clone(&arrow_schema));
         let metadata = ArrowReaderMetadata::try_new(Arc::new(rebuilt), options).map_err(bad)?;
         let columns = find_columns(path, &arrow_schema, &json, partition, wanted, map)?;
-        Ok(Self { path: path.to_owned(), metadata, columns })
+        Ok(Self {
+            path: path.to_owned(),
+            metadata,
+            columns,
+        })
     }
 
     /// Whether any wanted signal is a column of this file.
@@ -180,7 +213,12 @@ impl ParquetFile {
         let size: u64 = group
             .columns()
             .iter()
-            .filter(|c| c.column_path().parts().first().is_some_and(|name| wanted.contains(name)))
+            .filter(|c| {
+                c.column_path()
+                    .parts()
+                    .first()
+                    .is_some_and(|name| wanted.contains(name))
+            })
             .map(|c| {
                 let decoded = c.unencoded_byte_array_data_bytes().unwrap_or(0);
                 u64::try_from(decoded.max(c.uncompressed_size())).unwrap_or(0)
@@ -188,7 +226,9 @@ impl ParquetFile {
             .sum();
         let rows = self.rows_of(row_group).max(1);
         let each = (size / rows).max(1);
-        usize::try_from(bytes as u64 / each).unwrap_or(usize::MAX).clamp(16, most)
+        usize::try_from(bytes as u64 / each)
+            .unwrap_or(usize::MAX)
+            .clamp(16, most)
     }
 
     fn reader(
@@ -197,13 +237,15 @@ impl ParquetFile {
         batch_rows: usize,
         selection: Option<RowSelection>,
     ) -> Result<ParquetRecordBatchReader, TraceError> {
-        let in_group = |e: &dyn std::fmt::Display| broken(&self.path, format!("row group {row_group}: {e}"));
+        let in_group =
+            |e: &dyn std::fmt::Display| broken(&self.path, format!("row group {row_group}: {e}"));
         let file = File::open(&self.path).map_err(|e| in_group(&e))?;
         let mask = ProjectionMask::roots(self.metadata.parquet_schema(), self.columns.all());
-        let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
-            .with_projection(mask)
-            .with_row_groups(vec![row_group])
-            .with_batch_size(batch_rows);
+        let mut builder =
+            ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
+                .with_projection(mask)
+                .with_row_groups(vec![row_group])
+                .with_batch_size(batch_rows);
         if let Some(selection) = selection {
             builder = builder.with_row_selection(selection);
         }
@@ -225,7 +267,10 @@ impl ParquetFile {
         let expected = first + self.rows_of(row_group);
         loop {
             let next = guarded(&self.path, || {
-                reader.next().transpose().map_err(|e| broken(&self.path, format!("row group {row_group}: {e}")))
+                reader
+                    .next()
+                    .transpose()
+                    .map_err(|e| broken(&self.path, format!("row group {row_group}: {e}")))
             })?;
             let Some(batch) = next else { break };
             let rows = batch.num_rows() as u64;
@@ -235,7 +280,10 @@ impl ParquetFile {
             first += rows;
         }
         if first != expected {
-            return Err(broken(&self.path, format!("row group {row_group} ends {} rows early", expected - first)));
+            return Err(broken(
+                &self.path,
+                format!("row group {row_group} ends {} rows early", expected - first),
+            ));
         }
         Ok(())
     }
@@ -249,8 +297,11 @@ impl ParquetFile {
         for row_group in 0..self.row_groups() {
             let first = self.first_row_of(row_group);
             let end = first + self.rows_of(row_group);
-            let wanted: Vec<usize> =
-                rows.iter().filter(|&&r| (first..end).contains(&r)).map(|&r| (r - first) as usize).collect();
+            let wanted: Vec<usize> = rows
+                .iter()
+                .filter(|&&r| (first..end).contains(&r))
+                .map(|&r| (r - first) as usize)
+                .collect();
             if wanted.is_empty() {
                 continue;
             }
@@ -259,7 +310,10 @@ impl ParquetFile {
             let mut numbers = wanted.iter().map(|&r| first + r as u64);
             let mut reader = guarded(&self.path, || self.reader(row_group, 1, Some(selection)))?;
             while let Some(batch) = guarded(&self.path, || {
-                reader.next().transpose().map_err(|e| broken(&self.path, format!("row group {row_group}: {e}")))
+                reader
+                    .next()
+                    .transpose()
+                    .map_err(|e| broken(&self.path, format!("row group {row_group}: {e}")))
             })? {
                 if let Some(number) = numbers.next() {
                     each(&self.found(&batch)?, number)?;
@@ -286,7 +340,8 @@ impl ParquetFile {
             .map(|at| {
                 column(*at)
                     .map(|array| {
-                        arrow::compute::cast(array, &DataType::Float64).map_err(|e| broken(&self.path, e))
+                        arrow::compute::cast(array, &DataType::Float64)
+                            .map_err(|e| broken(&self.path, e))
                     })
                     .transpose()
             })
@@ -312,8 +367,12 @@ impl ParquetFile {
 /// Runs a piece of reading; a panic inside the Parquet decoder (it has assertions that hostile files
 /// can reach) becomes an error that names the file.
 fn guarded<T>(path: &Path, read: impl FnOnce() -> Result<T, TraceError>) -> Result<T, TraceError> {
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(read))
-        .unwrap_or_else(|_| Err(broken(path, "the Parquet decoder gave up on it; the file is corrupt")))
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(read)).unwrap_or_else(|_| {
+        Err(broken(
+            path,
+            "the Parquet decoder gave up on it; the file is corrupt",
+        ))
+    })
 }
 
 /// A decoded batch of found columns.
@@ -381,7 +440,12 @@ fn identifier(column: &ArrayRef, row: usize) -> Option<Cow<'_, [u8]>> {
     match column.data_type() {
         DataType::BinaryView => bytes(column, row).map(Cow::Borrowed),
         DataType::FixedSizeBinary(16) => {
-            let hex: String = column.as_fixed_size_binary().value(row).iter().map(|b| format!("{b:02x}")).collect();
+            let hex: String = column
+                .as_fixed_size_binary()
+                .value(row)
+                .iter()
+                .map(|b| format!("{b:02x}"))
+                .collect();
             Some(Cow::Owned(hex.into_bytes()))
         }
         _ => match native::value(column.as_ref(), row).ok()? {
@@ -404,7 +468,9 @@ impl<'b> Times<'b> {
     fn new(array: &'b ArrayRef) -> Result<Self, arrow::error::ArrowError> {
         use arrow::datatypes::TimeUnit::{Microsecond, Nanosecond};
         Ok(match array.data_type() {
-            DataType::Timestamp(Nanosecond, _) => Self::Nanos(array.as_primitive::<TimestampNanosecondType>().clone()),
+            DataType::Timestamp(Nanosecond, _) => {
+                Self::Nanos(array.as_primitive::<TimestampNanosecondType>().clone())
+            }
             DataType::BinaryView => Self::Text(array),
             _ => {
                 let micros = arrow::compute::cast(array, &DataType::Timestamp(Microsecond, None))?;
@@ -418,10 +484,16 @@ impl<'b> Times<'b> {
         const NULL: &str = "null";
         match self {
             Self::Missing => Err("the column is missing".into()),
-            Self::Micros(times) if times.is_valid(row) => Ok(Moment { micros: times.value(row), nanos: 0 }),
+            Self::Micros(times) if times.is_valid(row) => Ok(Moment {
+                micros: times.value(row),
+                nanos: 0,
+            }),
             Self::Nanos(times) if times.is_valid(row) => {
                 let nanos = times.value(row);
-                Ok(Moment { micros: nanos.div_euclid(1000), nanos: nanos.rem_euclid(1000) as i16 })
+                Ok(Moment {
+                    micros: nanos.div_euclid(1000),
+                    nanos: nanos.rem_euclid(1000) as i16,
+                })
             }
             Self::Text(column) => match bytes(column, row) {
                 None => Err(NULL.into()),
@@ -441,12 +513,25 @@ fn find_columns(
     map: &ColumnMap,
 ) -> Result<FoundColumns, TraceError> {
     let present: Vec<String> = schema.fields().iter().map(|f| f.name().clone()).collect();
-    let find = |canonical: &str| present.iter().position(|name| name == map.column(canonical));
-    let in_partition = |canonical: &str| partition.iter().any(|(key, _)| key == map.column(canonical));
+    let find = |canonical: &str| {
+        present
+            .iter()
+            .position(|name| name == map.column(canonical))
+    };
+    let in_partition = |canonical: &str| {
+        partition
+            .iter()
+            .any(|(key, _)| key == map.column(canonical))
+    };
     let required = |canonical: &str| match find(canonical) {
         Some(at) => Ok(Some(at)),
         None if in_partition(canonical) => Ok(None),
-        None => Err(missing_column(path, map.column(canonical), canonical, &present)),
+        None => Err(missing_column(
+            path,
+            map.column(canonical),
+            canonical,
+            &present,
+        )),
     };
     // A column that was mapped by hand must be there even where it would be optional.
     let optional = |canonical: &str| match find(canonical) {
@@ -463,21 +548,45 @@ fn find_columns(
         Some(at) if !fits(data_type(at)) => Err(wrong(at, expected)),
         at => Ok(at),
     };
-    let label = |t: &DataType| matches!(t, DataType::BinaryView | DataType::FixedSizeBinary(16)) || t.is_integer();
-    let time = |t: &DataType| matches!(t, DataType::BinaryView | DataType::Timestamp(..) | DataType::Date32 | DataType::Date64);
+    let label = |t: &DataType| {
+        matches!(t, DataType::BinaryView | DataType::FixedSizeBinary(16)) || t.is_integer()
+    };
+    let time = |t: &DataType| {
+        matches!(
+            t,
+            DataType::BinaryView | DataType::Timestamp(..) | DataType::Date32 | DataType::Date64
+        )
+    };
     let text = |canonical: &str| -> Result<Option<(usize, TextEncoding)>, TraceError> {
-        let Some(at) = required(canonical)? else { return Ok(None) };
+        let Some(at) = required(canonical)? else {
+            return Ok(None);
+        };
         let encoding = match data_type(at) {
-            DataType::BinaryView if map.is_json(canonical) || json.contains(&present[at]) => TextEncoding::Json,
+            DataType::BinaryView if map.is_json(canonical) || json.contains(&present[at]) => {
+                TextEncoding::Json
+            }
             DataType::BinaryView => TextEncoding::Text,
             other if native::is_native(other) => TextEncoding::Native,
-            _ => return Err(wrong(at, "text, JSON text, or structs, lists and primitives")),
+            _ => {
+                return Err(wrong(
+                    at,
+                    "text, JSON text, or structs, lists and primitives",
+                ));
+            }
         };
         Ok(Some((at, encoding)))
     };
-    let session_id = if wanted.session_required { required("session_id")? } else { optional("session_id")? };
+    let session_id = if wanted.session_required {
+        required("session_id")?
+    } else {
+        optional("session_id")?
+    };
     let mut found = FoundColumns {
-        trace_id: check(required("trace_id")?, "a string, a UUID or an integer", &label)?,
+        trace_id: check(
+            required("trace_id")?,
+            "a string, a UUID or an integer",
+            &label,
+        )?,
         session_id: check(session_id, "a string, a UUID or an integer", &label)?,
         started_at: check(
             required("started_at")?,

@@ -76,7 +76,14 @@ impl Quarantine {
     }
 
     /// Sets one row aside.
-    pub fn add_row(&self, file: &Path, row: u64, column: &str, code: Code, reason: impl Into<String>) {
+    pub fn add_row(
+        &self,
+        file: &Path,
+        row: u64,
+        column: &str,
+        code: Code,
+        reason: impl Into<String>,
+    ) {
         self.add(QuarantinedRows {
             file: file.to_owned(),
             first_row: row,
@@ -89,12 +96,21 @@ impl Quarantine {
 
     /// How many rows were set aside.
     pub fn rows(&self) -> u64 {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|e| e.rows).sum()
+        self.entries
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .map(|e| e.rows)
+            .sum()
     }
 
     /// Everything set aside, by file and row: the same whatever thread read what.
     pub fn sorted(&self) -> Vec<QuarantinedRows> {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut entries = self
+            .entries
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         entries.sort();
         // Threads may have cut a run of equal rows in two.
         entries.dedup_by(|later, earlier| {

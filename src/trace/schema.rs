@@ -9,7 +9,13 @@ use super::TraceError;
 
 /// Names of canonical columns that a user can map or request.
 pub const CANONICAL: &[&str] = &[
-    "trace_id", "session_id", "started_at", "name", "environment", "input", "output",
+    "trace_id",
+    "session_id",
+    "started_at",
+    "name",
+    "environment",
+    "input",
+    "output",
 ];
 
 /// Which canonical columns are read. Nothing else is decoded from a file.
@@ -62,10 +68,15 @@ impl ColumnMap {
                 ));
             }
             if let Some(before) = names.insert(canonical.clone(), column) {
-                return Err(format!("`{canonical}` is mapped twice, first to `{before}`"));
+                return Err(format!(
+                    "`{canonical}` is mapped twice, first to `{before}`"
+                ));
             }
         }
-        Ok(Self { names, json: json.into_iter().collect() })
+        Ok(Self {
+            names,
+            json: json.into_iter().collect(),
+        })
     }
 
     /// The file's name for a canonical column.
@@ -83,7 +94,11 @@ impl ColumnMap {
         self.json
             .iter()
             .map(String::as_str)
-            .filter(|name| !["input", "output"].iter().any(|c| name == c || *name == self.column(c)))
+            .filter(|name| {
+                !["input", "output"]
+                    .iter()
+                    .any(|c| name == c || *name == self.column(c))
+            })
             .collect()
     }
 }
@@ -93,10 +108,17 @@ pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a s
     let lower = name.to_lowercase();
     candidates
         .into_iter()
-        .map(|candidate| (strsim::jaro_winkler(&lower, &candidate.to_lowercase()), candidate))
+        .map(|candidate| {
+            (
+                strsim::jaro_winkler(&lower, &candidate.to_lowercase()),
+                candidate,
+            )
+        })
         .filter(|(score, _)| *score > 0.75)
         .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map_or_else(String::new, |(_, candidate)| format!(" (did you mean `{candidate}`?)"))
+        .map_or_else(String::new, |(_, candidate)| {
+            format!(" (did you mean `{candidate}`?)")
+        })
 }
 
 /// What a user does about a column that is not there.
@@ -104,12 +126,21 @@ pub(super) fn missing_column_hint(column: &str, canonical: &str, present: &[Stri
     let listed: Vec<&str> = present.iter().map(String::as_str).take(30).collect();
     format!(
         "it has {}{}; name the right one with --map {canonical}=COLUMN",
-        if listed.is_empty() { "no columns".into() } else { listed.join(", ") },
+        if listed.is_empty() {
+            "no columns".into()
+        } else {
+            listed.join(", ")
+        },
         nearest(column, present.iter().map(String::as_str)),
     )
 }
 
-pub(super) fn missing_column(file: &std::path::Path, column: &str, canonical: &str, present: &[String]) -> TraceError {
+pub(super) fn missing_column(
+    file: &std::path::Path,
+    column: &str,
+    canonical: &str,
+    present: &[String],
+) -> TraceError {
     TraceError::MissingColumn {
         file: file.to_owned(),
         column: column.to_owned(),
@@ -134,7 +165,11 @@ pub fn canonical_schema(columns: &TraceColumns) -> SchemaRef {
         Field::new("position", DataType::UInt64, false),
         Field::new("trace_id", DataType::Utf8, false),
         Field::new("session_id", DataType::Utf8, true),
-        Field::new("started_at", DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())), false),
+        Field::new(
+            "started_at",
+            DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+            false,
+        ),
         Field::new("started_at_nanos", DataType::Int16, false),
         Field::new("name", DataType::Utf8, true),
         Field::new("environment", DataType::Utf8, true),

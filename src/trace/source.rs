@@ -37,7 +37,10 @@ pub struct BatchLimits {
 
 impl Default for BatchLimits {
     fn default() -> Self {
-        Self { rows: 8192, bytes: 16 << 20 }
+        Self {
+            rows: 8192,
+            bytes: 16 << 20,
+        }
     }
 }
 
@@ -93,6 +96,9 @@ struct Unit {
     row_group: usize,
 }
 
+/// A trace's input and output; none where a cell is null.
+pub type Texts = (Option<String>, Option<String>);
+
 /// The opened files of a run.
 pub struct TraceSource {
     files: Vec<(SourceFile, Opened)>,
@@ -108,7 +114,9 @@ pub struct TraceSource {
 
 impl std::fmt::Debug for TraceSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TraceSource").field("files", &self.files.len()).finish_non_exhaustive()
+        f.debug_struct("TraceSource")
+            .field("files", &self.files.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -129,12 +137,16 @@ impl TraceSource {
         for file in files {
             let handle = match file.format {
                 SourceFormat::Parquet => {
-                    ParquetFile::open(&file.path, &file.partition, &options.columns, &options.map).map(Opened::Parquet)
+                    ParquetFile::open(&file.path, &file.partition, &options.columns, &options.map)
+                        .map(Opened::Parquet)
                 }
-                SourceFormat::JsonLines => {
-                    jsonl::check_columns(&file.path, &file.partition, &options.columns, &options.map)
-                        .map(|()| Opened::JsonLines)
-                }
+                SourceFormat::JsonLines => jsonl::check_columns(
+                    &file.path,
+                    &file.partition,
+                    &options.columns,
+                    &options.map,
+                )
+                .map(|()| Opened::JsonLines),
             };
             let handle = match (handle, options.on_bad_file) {
                 (Err(TraceError::File { problem, .. }), OnBadFile::Skip) => {
@@ -153,9 +165,15 @@ impl TraceSource {
             let at = opened.len();
             match &handle {
                 Opened::Parquet(parquet) => {
-                    units.extend((0..parquet.row_groups()).map(|row_group| Unit { file: at, row_group }));
+                    units.extend((0..parquet.row_groups()).map(|row_group| Unit {
+                        file: at,
+                        row_group,
+                    }));
                 }
-                Opened::JsonLines => units.push(Unit { file: at, row_group: 0 }),
+                Opened::JsonLines => units.push(Unit {
+                    file: at,
+                    row_group: 0,
+                }),
             }
             opened.push((file, handle));
         }
@@ -230,9 +248,18 @@ impl TraceSource {
         Ok(())
     }
 
-    fn read_unit(&self, unit: Unit, each: &mut impl FnMut(RecordBatch) -> bool) -> Result<bool, TraceError> {
+    fn read_unit(
+        &self,
+        unit: Unit,
+        each: &mut impl FnMut(RecordBatch) -> bool,
+    ) -> Result<bool, TraceError> {
         let (file, opened) = &self.files[unit.file];
-        let mut pending = Pending { source: self, file: &file.path, builder: self.builder(), go_on: true };
+        let mut pending = Pending {
+            source: self,
+            file: &file.path,
+            builder: self.builder(),
+            go_on: true,
+        };
         let mut signals = Vec::new();
         let seen = std::cell::Cell::new(0u64);
         let result = match opened {
@@ -256,13 +283,15 @@ impl TraceSource {
                 seen.set(seen.get() + 1);
                 let (columns, map) = (&self.options.columns, &self.options.map);
                 let line = line.and_then(|line| {
-                    line.signals(columns, &mut signals).map_err(|e| (Code::InvalidValue, e))?;
+                    line.signals(columns, &mut signals)
+                        .map_err(|e| (Code::InvalidValue, e))?;
                     Ok(line)
                 });
                 match line {
                     Err((code, reason)) => {
                         self.rows_read.fetch_add(1, Relaxed);
-                        self.quarantine.add_row(&file.path, number, "", code, reason);
+                        self.quarantine
+                            .add_row(&file.path, number, "", code, reason);
                     }
                     Ok(line) => {
                         let row = partitioned(line.row(columns, map, &signals), file, map);
@@ -277,9 +306,13 @@ impl TraceSource {
         let go_on = pending.go_on;
         match result {
             Ok(()) => Ok(go_on),
-            Err(TraceError::File { problem, .. }) if self.options.on_bad_file == OnBadFile::Skip => {
+            Err(TraceError::File { problem, .. })
+                if self.options.on_bad_file == OnBadFile::Skip =>
+            {
                 let (first, rows) = match opened {
-                    Opened::Parquet(p) => (p.first_row_of(unit.row_group), p.rows_of(unit.row_group)),
+                    Opened::Parquet(p) => {
+                        (p.first_row_of(unit.row_group), p.rows_of(unit.row_group))
+                    }
                     Opened::JsonLines => (0, seen.get()),
                 };
                 let lost = rows.saturating_sub(seen.get());
@@ -299,17 +332,18 @@ impl TraceSource {
     }
 
     fn builder(&self) -> BatchBuilder {
-        BatchBuilder::new(Arc::clone(&self.schema), &self.options.columns, self.options.text_mode)
+        BatchBuilder::new(
+            Arc::clone(&self.schema),
+            &self.options.columns,
+            self.options.text_mode,
+        )
     }
 
     /// Reads the texts of a few traces again, for people to look at.
     ///
     /// # Errors
     /// [`TraceError`] if a file has gone or changed since.
-    pub fn texts_at(
-        &self,
-        places: &[TextAt],
-    ) -> Result<HashMap<TextAt, (Option<String>, Option<String>)>, TraceError> {
+    pub fn texts_at(&self, places: &[TextAt]) -> Result<HashMap<TextAt, Texts>, TraceError> {
         let mut by_file: HashMap<usize, Vec<u64>> = HashMap::new();
         for place in places {
             by_file.entry(place.file()).or_default().push(place.row());
@@ -319,7 +353,9 @@ impl TraceSource {
         for (at, mut rows) in by_file {
             rows.sort_unstable();
             rows.dedup();
-            let Some((file, opened)) = self.files.get(at) else { continue };
+            let Some((file, opened)) = self.files.get(at) else {
+                continue;
+            };
             let no_signals = vec![None; self.options.columns.signals.len()];
             match opened {
                 Opened::Parquet(parquet) => parquet.read_rows(&rows, |batch, number| {
@@ -330,7 +366,13 @@ impl TraceSource {
                 Opened::JsonLines => jsonl::read_lines(&file.path, |number, line| {
                     if let (Ok(line), true) = (line, rows.binary_search(&number).is_ok()) {
                         let row = line.row(&self.options.columns, &self.options.map, &no_signals);
-                        builder.push(partitioned(row, file, &self.options.map), TextAt::new(at, number).0, &file.path, number, &ignored);
+                        builder.push(
+                            partitioned(row, file, &self.options.map),
+                            TextAt::new(at, number).0,
+                            &file.path,
+                            number,
+                            &ignored,
+                        );
                     }
                     Ok(rows.last().is_some_and(|last| number < *last))
                 })?,
@@ -346,7 +388,12 @@ impl TraceSource {
             column.is_valid(row).then(|| column.value(row).to_owned())
         };
         Ok((0..batch.num_rows())
-            .map(|row| (TextAt(positions.value(row)), (text("input", row), text("output", row))))
+            .map(|row| {
+                (
+                    TextAt(positions.value(row)),
+                    (text("input", row), text("output", row)),
+                )
+            })
             .collect())
     }
 }
@@ -368,7 +415,8 @@ impl Pending<'_> {
         each: &mut impl FnMut(RecordBatch) -> bool,
     ) -> Result<(), TraceError> {
         self.source.rows_read.fetch_add(1, Relaxed);
-        self.builder.push(row, place.0, self.file, number, &self.source.quarantine);
+        self.builder
+            .push(row, place.0, self.file, number, &self.source.quarantine);
         let limits = self.source.options.limits;
         if self.builder.rows() >= limits.rows || self.builder.bytes() >= limits.bytes {
             self.flush(each)?;
@@ -378,8 +426,12 @@ impl Pending<'_> {
 
     fn flush(&mut self, each: &mut impl FnMut(RecordBatch) -> bool) -> Result<(), TraceError> {
         let full = std::mem::replace(&mut self.builder, self.source.builder());
-        self.source.empty_session_ids.fetch_add(full.notes.empty_session_ids, Relaxed);
-        self.source.non_finite_signals.fetch_add(full.notes.non_finite_signals, Relaxed);
+        self.source
+            .empty_session_ids
+            .fetch_add(full.notes.empty_session_ids, Relaxed);
+        self.source
+            .non_finite_signals
+            .fetch_add(full.notes.non_finite_signals, Relaxed);
         if full.rows() > 0 {
             let batch = full.finish().map_err(|e| TraceError::File {
                 file: self.file.to_owned(),

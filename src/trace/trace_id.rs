@@ -7,7 +7,10 @@ pub fn canonical_trace_id(id: &str) -> Option<String> {
     if id.is_empty() {
         return None;
     }
-    let bare = id.strip_prefix("urn:uuid:").or_else(|| id.strip_prefix("URN:UUID:")).unwrap_or(id);
+    let bare = id
+        .strip_prefix("urn:uuid:")
+        .or_else(|| id.strip_prefix("URN:UUID:"))
+        .unwrap_or(id);
     let bare = match bare.strip_prefix('{') {
         Some(inner) => inner.strip_suffix('}').unwrap_or(bare),
         None => bare,
@@ -28,7 +31,11 @@ pub fn canonical_trace_id(id: &str) -> Option<String> {
             return Some(id.to_owned());
         }
     }
-    Some(if digits.len() == 36 { digits } else { id.to_owned() })
+    Some(if digits.len() == 36 {
+        digits
+    } else {
+        id.to_owned()
+    })
 }
 
 #[cfg(test)]
@@ -52,7 +59,15 @@ mod tests {
     #[test]
     fn other_ids_stay_as_they_are() {
         assert_eq!(canonical(""), None);
-        for id in ["trace-1", "ABC", "41637175", "41637175274549c59b57e656eb7a20f4a", "é", "{x}", " "] {
+        for id in [
+            "trace-1",
+            "ABC",
+            "41637175",
+            "41637175274549c59b57e656eb7a20f4a",
+            "é",
+            "{x}",
+            " ",
+        ] {
             assert_eq!(canonical(id).as_deref(), Some(id));
         }
     }

@@ -6,7 +6,9 @@ use nightmill::metric::agent_consistency::agent_consistency;
 use nightmill::metric::agent_reliability::agent_reliability;
 use nightmill::metric::coherence::Coherence;
 use nightmill::metric::loop_detection::{self, DEFAULT_WINDOW, LoopDetection, Output};
-use nightmill::metric::{DEFAULT_THRESHOLD, SessionSignals, SignalWeights, Signals, distance, norm_squared, round4};
+use nightmill::metric::{
+    DEFAULT_THRESHOLD, SessionSignals, SignalWeights, Signals, distance, norm_squared, round4,
+};
 use nightmill::model::Model;
 use nightmill::text::{TextMode, WordSet, jaccard_of_texts, words};
 use serde_json::Value;
@@ -15,15 +17,24 @@ use crate::support::{assert_json_close, golden, reference_models, vector};
 
 /// The text of a golden value, through its JSON source so that nothing is lost on the way.
 fn text(value: &Value) -> String {
-    TextMode::Compat.text_of(value.to_string().as_bytes()).unwrap()
+    TextMode::Compat
+        .text_of(value.to_string().as_bytes())
+        .unwrap()
 }
 
 #[test]
 fn to_text_matches_every_record_exactly() {
     for record in golden("to_text.jsonl") {
-        let got = TextMode::Compat.text_of(record["value_json"].as_str().unwrap().as_bytes()).unwrap();
+        let got = TextMode::Compat
+            .text_of(record["value_json"].as_str().unwrap().as_bytes())
+            .unwrap();
         assert_eq!(got, record["text"].as_str().unwrap(), "{}", record["id"]);
-        assert_eq!(got.is_empty(), record["is_empty"].as_bool().unwrap(), "{}", record["id"]);
+        assert_eq!(
+            got.is_empty(),
+            record["is_empty"].as_bool().unwrap(),
+            "{}",
+            record["id"]
+        );
     }
 }
 
@@ -35,12 +46,26 @@ fn jaccard_matches_every_record_exactly() {
             let set: std::collections::BTreeSet<String> = words(text).collect();
             let mut expected: Vec<String> = serde_json::from_value(expected.clone()).unwrap();
             expected.sort();
-            assert_eq!(set.into_iter().collect::<Vec<_>>(), expected, "{}", record["id"]);
+            assert_eq!(
+                set.into_iter().collect::<Vec<_>>(),
+                expected,
+                "{}",
+                record["id"]
+            );
         }
         let jaccard = jaccard_of_texts(a, b);
         // The JSON reader may be off by one unit in the last place.
-        assert!((jaccard - record["jaccard"].as_f64().unwrap()).abs() < 1e-15, "{}", record["id"]);
-        assert_eq!(round4(jaccard), record["jaccard_rounded"].as_f64().unwrap(), "{}", record["id"]);
+        assert!(
+            (jaccard - record["jaccard"].as_f64().unwrap()).abs() < 1e-15,
+            "{}",
+            record["id"]
+        );
+        assert_eq!(
+            round4(jaccard),
+            record["jaccard_rounded"].as_f64().unwrap(),
+            "{}",
+            record["id"]
+        );
     }
 }
 
@@ -57,10 +82,20 @@ fn coherence_matches_every_record() {
             let got = Coherence::new(gap, threshold).unwrap();
             let expected = &record["expected"];
             let what = record["id"].to_string();
-            assert!((got.score() - expected["score"].as_f64().unwrap()).abs() <= tolerance, "{what}: {}", got.score());
+            assert!(
+                (got.score() - expected["score"].as_f64().unwrap()).abs() <= tolerance,
+                "{what}: {}",
+                got.score()
+            );
             let mut metadata = String::new();
             got.push_metadata(&mut metadata);
-            assert_json_close(&serde_json::from_str(&metadata).unwrap(), &expected["metadata"], tolerance, &[], &what);
+            assert_json_close(
+                &serde_json::from_str(&metadata).unwrap(),
+                &expected["metadata"],
+                tolerance,
+                &[],
+                &what,
+            );
         }
     }
 }
@@ -72,11 +107,18 @@ struct Embedded {
 
 impl Embedded {
     fn new(model: &Model, text: &str) -> Option<Self> {
-        (!text.is_empty()).then(|| Self { vector: vector(model, text), words: WordSet::of(text) })
+        (!text.is_empty()).then(|| Self {
+            vector: vector(model, text),
+            words: WordSet::of(text),
+        })
     }
 
     fn output(&self) -> Output<'_> {
-        Output { vector: &self.vector, norm_squared: norm_squared(&self.vector), words: self.words.hashes() }
+        Output {
+            vector: &self.vector,
+            norm_squared: norm_squared(&self.vector),
+            words: self.words.hashes(),
+        }
     }
 }
 
@@ -86,25 +128,54 @@ fn loop_detection_matches_every_record() {
         for record in golden("loop_detection.jsonl") {
             let earlier = record["previous_outputs"].as_array().unwrap();
             let window = &earlier[earlier.len().saturating_sub(DEFAULT_WINDOW)..];
-            let window: Vec<_> = window.iter().map(|v| Embedded::new(&model, &text(v))).collect();
-            let window: Vec<_> = window.iter().map(|e| e.as_ref().map(Embedded::output)).collect();
+            let window: Vec<_> = window
+                .iter()
+                .map(|v| Embedded::new(&model, &text(v)))
+                .collect();
+            let window: Vec<_> = window
+                .iter()
+                .map(|e| e.as_ref().map(Embedded::output))
+                .collect();
             let current = Embedded::new(&model, &text(&record["output"]));
             let threshold = loop_detection::threshold(record["threshold"].as_f64());
-            let got =
-                LoopDetection::new(current.as_ref().map(Embedded::output), &window, earlier.len(), threshold).unwrap();
+            let got = LoopDetection::new(
+                current.as_ref().map(Embedded::output),
+                &window,
+                earlier.len(),
+                threshold,
+            )
+            .unwrap();
             let expected = &record["expected"];
             let what = record["id"].to_string();
-            assert!((got.score() - expected["score"].as_f64().unwrap()).abs() <= tolerance, "{what}: {}", got.score());
+            assert!(
+                (got.score() - expected["score"].as_f64().unwrap()).abs() <= tolerance,
+                "{what}: {}",
+                got.score()
+            );
             let mut metadata = String::new();
             got.push_metadata(&mut metadata, |_| None);
-            assert_json_close(&serde_json::from_str(&metadata).unwrap(), &expected["metadata"], tolerance, &[], &what);
+            assert_json_close(
+                &serde_json::from_str(&metadata).unwrap(),
+                &expected["metadata"],
+                tolerance,
+                &[],
+                &what,
+            );
         }
     }
 }
 
 /// A golden session record, ready for an aggregator.
-fn with_session(record: &Value, score: impl FnOnce(SessionSignals<'_>, &SignalWeights) -> (f64, String, String)) {
-    let traces: Vec<&str> = record["traces"].as_array().unwrap().iter().map(|t| t.as_str().unwrap()).collect();
+fn with_session(
+    record: &Value,
+    score: impl FnOnce(SessionSignals<'_>, &SignalWeights) -> (f64, String, String),
+) {
+    let traces: Vec<&str> = record["traces"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|t| t.as_str().unwrap())
+        .collect();
     let maps: Option<HashMap<String, HashMap<String, f64>>> =
         serde_json::from_value(record["signals"].clone()).unwrap();
     let signals: Vec<Signals> = traces
@@ -121,21 +192,42 @@ fn with_session(record: &Value, score: impl FnOnce(SessionSignals<'_>, &SignalWe
         .collect();
     let overrides: Option<serde_json::Map<String, Value>> =
         serde_json::from_value(record["signal_weights"].clone()).unwrap();
-    let overrides: Vec<(String, f64)> =
-        overrides.unwrap_or_default().into_iter().map(|(k, v)| (k, v.as_f64().unwrap())).collect();
+    let overrides: Vec<(String, f64)> = overrides
+        .unwrap_or_default()
+        .into_iter()
+        .map(|(k, v)| (k, v.as_f64().unwrap()))
+        .collect();
     let weights = SignalWeights::with(&overrides).unwrap();
     let any_source = maps.is_some_and(|maps| !maps.is_empty());
-    let session = SessionSignals { trace_ids: &traces, signals: &signals, any_source };
+    let session = SessionSignals {
+        trace_ids: &traces,
+        signals: &signals,
+        any_source,
+    };
     let (got, metadata, reason) = score(session, &weights);
     let expected = &record["expected"];
     assert_eq!(got, expected["score"].as_f64().unwrap(), "{}", record["id"]);
     let metadata: Value = serde_json::from_str(&metadata).unwrap();
-    assert_json_close(&metadata, &expected["metadata"], 0.0, &[], &record["id"].to_string());
+    assert_json_close(
+        &metadata,
+        &expected["metadata"],
+        0.0,
+        &[],
+        &record["id"].to_string(),
+    );
     let numbers = |text: &str| -> Vec<String> {
-        text.split(|c: char| !c.is_ascii_digit()).filter(|n| !n.is_empty()).map(str::to_owned).collect()
+        text.split(|c: char| !c.is_ascii_digit())
+            .filter(|n| !n.is_empty())
+            .map(str::to_owned)
+            .collect()
     };
     if expected["metadata"].get("note").is_none() && reason.contains("Elevated") {
-        assert_eq!(numbers(&reason), numbers(expected["reason"].as_str().unwrap()), "{}", record["id"]);
+        assert_eq!(
+            numbers(&reason),
+            numbers(expected["reason"].as_str().unwrap()),
+            "{}",
+            record["id"]
+        );
     }
 }
 

@@ -14,7 +14,11 @@ fn vector_of(value: &Value) -> Vec<f32> {
 
 fn assert_close(got: &[f32], expected: &[f32], component: f32, cosine: f64, what: &str) {
     assert_eq!(got.len(), expected.len(), "{what}");
-    let worst = got.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    let worst = got
+        .iter()
+        .zip(expected)
+        .map(|(a, b)| (a - b).abs())
+        .fold(0.0, f32::max);
     assert!(worst <= component, "{what}: a component is {worst} off");
     let similarity = nightmill::metric::cosine_similarity(got, expected).unwrap();
     assert!(similarity >= cosine, "{what}: cosine {similarity}");
@@ -24,13 +28,23 @@ fn assert_close(got: &[f32], expected: &[f32], component: f32, cosine: f64, what
 fn the_tokenizer_gives_the_reference_ids_and_the_model_the_reference_vectors() {
     for (model, _) in reference_models() {
         // f16 weights move a component by up to about 1e-3; f32 ones only by the order of sums.
-        let (component, cosine) = if model.stored_precision == "f32" { (1e-5, 0.999_999) } else { (1e-3, 0.999_99) };
+        let (component, cosine) = if model.stored_precision == "f32" {
+            (1e-5, 0.999_999)
+        } else {
+            (1e-3, 0.999_99)
+        };
         for record in golden("embeddings.jsonl") {
             let text = record["text"].as_str().unwrap();
             let ids: Vec<u32> = serde_json::from_value(record["token_ids"].clone()).unwrap();
             assert_eq!(model.tokenizer.ids(text).unwrap(), ids, "{}", record["id"]);
             let what = record["id"].to_string();
-            assert_close(&vector(&model, text), &vector_of(&record["embedding"]), component, cosine, &what);
+            assert_close(
+                &vector(&model, text),
+                &vector_of(&record["embedding"]),
+                component,
+                cosine,
+                &what,
+            );
         }
     }
 }
@@ -43,7 +57,13 @@ fn check_folder(folder: &Path, level: Level) {
         let record: Value = serde_json::from_str(line).unwrap();
         let text = record["text"].as_str().unwrap();
         let what = format!("{} at {level:?}: {text:?}", folder.display());
-        assert_close(&vector(&model, text), &vector_of(&record["embedding"]), 1e-4, 0.99999, &what);
+        assert_close(
+            &vector(&model, text),
+            &vector_of(&record["embedding"]),
+            1e-4,
+            0.99999,
+            &what,
+        );
     }
 }
 
@@ -63,16 +83,28 @@ fn sentence_transformers_folders_give_their_vectors_at_every_level() {
 #[test]
 fn a_vector_is_the_same_to_the_bit_in_any_batch() {
     let (model, _) = reference_models().remove(0);
-    let texts: Vec<String> = (0..40).map(|i| "word ".repeat(1 + i * 7 % 60) + &i.to_string()).collect();
-    let ids: Vec<Vec<u32>> = texts.iter().map(|t| model.tokenizer.ids(t).unwrap()).collect();
+    let texts: Vec<String> = (0..40)
+        .map(|i| "word ".repeat(1 + i * 7 % 60) + &i.to_string())
+        .collect();
+    let ids: Vec<Vec<u32>> = texts
+        .iter()
+        .map(|t| model.tokenizer.ids(t).unwrap())
+        .collect();
     for order in [1, 3, 7, 11] {
         let mut batch = nightmill::encoder::Packed::default();
-        let picked: Vec<usize> = (0..40).map(|i| i * order % 40).filter(|i| i % 5 != order % 5).collect();
+        let picked: Vec<usize> = (0..40)
+            .map(|i| i * order % 40)
+            .filter(|i| i % 5 != order % 5)
+            .collect();
         picked.iter().for_each(|&i| assert!(batch.push(&ids[i])));
         let mut out = Vec::new();
         model.encoder.encode(&batch, &mut out).unwrap();
         for (&i, got) in picked.iter().zip(out.chunks_exact(model.encoder.dim())) {
-            assert_eq!(got, vector(&model, &texts[i]), "text {i} depends on its batch");
+            assert_eq!(
+                got,
+                vector(&model, &texts[i]),
+                "text {i} depends on its batch"
+            );
         }
     }
 }
@@ -81,13 +113,18 @@ fn a_vector_is_the_same_to_the_bit_in_any_batch() {
 fn unusable_folders_name_the_file_or_key() {
     let good = root().join("tests/golden/sentence-transformers/mean");
     let load = |folder: &Path| {
-        ModelFolder::open(folder).and_then(|f| Model::load(&f, Level::Portable)).map(|_| ()).map_err(|e| e.to_string())
+        ModelFolder::open(folder)
+            .and_then(|f| Model::load(&f, Level::Portable))
+            .map(|_| ())
+            .map_err(|e| e.to_string())
     };
     let copy = || {
         let folder = tempfile::tempdir().unwrap();
         for entry in walkdir::WalkDir::new(&good) {
             let entry = entry.unwrap();
-            let target = folder.path().join(entry.path().strip_prefix(&good).unwrap());
+            let target = folder
+                .path()
+                .join(entry.path().strip_prefix(&good).unwrap());
             if entry.file_type().is_dir() {
                 std::fs::create_dir_all(target).unwrap();
             } else {
@@ -97,7 +134,13 @@ fn unusable_folders_name_the_file_or_key() {
         folder
     };
     load(copy().path()).unwrap();
-    for file in ["config.json", "modules.json", "tokenizer.json", "model.safetensors", "1_Pooling/config.json"] {
+    for file in [
+        "config.json",
+        "modules.json",
+        "tokenizer.json",
+        "model.safetensors",
+        "1_Pooling/config.json",
+    ] {
         let folder = copy();
         std::fs::remove_file(folder.path().join(file)).unwrap();
         let message = load(folder.path()).unwrap_err();
@@ -106,7 +149,12 @@ fn unusable_folders_name_the_file_or_key() {
         let message = load(folder.path()).unwrap_err();
         assert!(message.contains(file), "{file} broken: {message}");
     }
-    for key in ["hidden_size", "num_hidden_layers", "vocab_size", "max_position_embeddings"] {
+    for key in [
+        "hidden_size",
+        "num_hidden_layers",
+        "vocab_size",
+        "max_position_embeddings",
+    ] {
         let folder = copy();
         let path = folder.path().join("config.json");
         let mut config: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
@@ -116,8 +164,16 @@ fn unusable_folders_name_the_file_or_key() {
         assert!(message.contains(key), "{key} removed: {message}");
     }
     let folder = copy();
-    std::fs::rename(folder.path().join("model.safetensors"), folder.path().join("pytorch_model.bin")).unwrap();
+    std::fs::rename(
+        folder.path().join("model.safetensors"),
+        folder.path().join("pytorch_model.bin"),
+    )
+    .unwrap();
     let message = load(folder.path()).unwrap_err();
     assert!(message.contains("pickle"), "{message}");
-    assert!(load(Path::new("/nonexistent")).unwrap_err().contains("/nonexistent"));
+    assert!(
+        load(Path::new("/nonexistent"))
+            .unwrap_err()
+            .contains("/nonexistent")
+    );
 }

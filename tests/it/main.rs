@@ -1,5 +1,20 @@
 //! Integration tests: golden data, laws, and the program as a process.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a failed test is a panic, and its output is for people"
+)]
 
+mod bad_data;
 mod golden_metrics;
 mod golden_models;
+mod golden_sessions;
+mod laws;
+mod process;
+mod readme;
+mod report;
 mod support;

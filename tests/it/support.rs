@@ -15,7 +15,10 @@ pub fn root() -> &'static Path {
 pub fn golden(file: &str) -> Vec<Value> {
     let path = root().join("tests/golden").join(file);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let records: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     assert!(!records.is_empty(), "{file} has no records");
     records
 }
@@ -48,14 +51,25 @@ pub fn vector(model: &Model, text: &str) -> Vec<f32> {
 /// Panics unless `got` equals `expected`, numbers within `tolerance`. Object keys that only `got`
 /// has must be in `extra`.
 #[track_caller]
-pub fn assert_json_close(got: &Value, expected: &Value, tolerance: f64, extra: &[&str], what: &str) {
+pub fn assert_json_close(
+    got: &Value,
+    expected: &Value,
+    tolerance: f64,
+    extra: &[&str],
+    what: &str,
+) {
     match (got, expected) {
         (Value::Object(g), Value::Object(e)) => {
             for key in g.keys() {
-                assert!(e.contains_key(key) || extra.contains(&key.as_str()), "{what}: unexpected `{key}`");
+                assert!(
+                    e.contains_key(key) || extra.contains(&key.as_str()),
+                    "{what}: unexpected `{key}`"
+                );
             }
             for (key, value) in e {
-                let got = g.get(key).unwrap_or_else(|| panic!("{what}: `{key}` is missing in {got}"));
+                let got = g
+                    .get(key)
+                    .unwrap_or_else(|| panic!("{what}: `{key}` is missing in {got}"));
                 assert_json_close(got, value, tolerance, extra, &format!("{what}.{key}"));
             }
         }
@@ -71,4 +85,123 @@ pub fn assert_json_close(got: &Value, expected: &Value, tolerance: f64, extra: &
         }
         _ => assert_eq!(got, expected, "{what}"),
     }
+}
+
+/// What a run of the program came to.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// The program, from the repository's root, without settings of the machine it is tested on.
+pub fn program() -> std::process::Command {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_nightmill"));
+    command.current_dir(root());
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("NIGHTMILL_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// Runs the program. A panic is never the right answer, whatever the test is about.
+#[track_caller]
+pub fn nightmill<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Ran {
+    let output = program().args(args).output().unwrap();
+    let ran = Ran {
+        code: output.status.code(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    };
+    assert!(
+        ran.code.is_some() && ran.code != Some(101),
+        "the program died: {ran:?}"
+    );
+    ran
+}
+
+/// Writes record batches as one Parquet file with row groups of `rows` rows.
+pub fn write_parquet(path: &Path, batches: &[arrow::array::RecordBatch], rows: usize) {
+    let properties = parquet::file::properties::WriterProperties::builder()
+        .set_max_row_group_row_count(Some(rows))
+        .build();
+    let file = std::fs::File::create(path).unwrap();
+    let mut writer =
+        parquet::arrow::ArrowWriter::try_new(file, batches[0].schema(), Some(properties)).unwrap();
+    batches
+        .iter()
+        .for_each(|batch| writer.write(batch).unwrap());
+    writer.close().unwrap();
+}
+
+/// All rows of a Parquet file or of a table of a run directory.
+pub fn read_parquet(path: &Path) -> arrow::array::RecordBatch {
+    let mut files: Vec<PathBuf> = match path.is_dir() {
+        true => std::fs::read_dir(path)
+            .unwrap()
+            .map(|e| e.unwrap().path())
+            .collect(),
+        false => vec![path.to_owned()],
+    };
+    files.sort();
+    let mut batches = Vec::new();
+    let mut schema = None;
+    for file in files {
+        let reader = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(
+            std::fs::File::open(file).unwrap(),
+        )
+        .unwrap();
+        schema = Some(reader.schema().clone());
+        batches.extend(reader.build().unwrap().map(Result::unwrap));
+    }
+    arrow::compute::concat_batches(&schema.unwrap(), &batches).unwrap()
+}
+
+/// A batch of traces: (trace id, session id, seconds, input, output).
+pub type TraceRow<'a> = (
+    Option<&'a str>,
+    Option<&'a str>,
+    Option<i64>,
+    Option<&'a str>,
+    Option<&'a str>,
+);
+
+pub fn traces(rows: &[TraceRow<'_>]) -> arrow::array::RecordBatch {
+    use arrow::array::{ArrayRef, StringArray, TimestampMicrosecondArray};
+    use std::sync::Arc;
+    let text = |f: &dyn Fn(&TraceRow<'_>) -> Option<String>| -> ArrayRef {
+        Arc::new(rows.iter().map(f).collect::<StringArray>())
+    };
+    let times: TimestampMicrosecondArray =
+        rows.iter().map(|r| r.2.map(|s| s * 1_000_000)).collect();
+    arrow::array::RecordBatch::try_from_iter_with_nullable([
+        ("trace_id", text(&|r| r.0.map(str::to_owned)), true),
+        ("session_id", text(&|r| r.1.map(str::to_owned)), true),
+        (
+            "started_at",
+            Arc::new(times.with_timezone("UTC")) as ArrayRef,
+            true,
+        ),
+        ("input", text(&|r| r.3.map(str::to_owned)), true),
+        ("output", text(&|r| r.4.map(str::to_owned)), true),
+    ])
+    .unwrap()
+}
+
+/// The summary of a run directory.
+pub fn summary(run: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(run.join("summary.json")).unwrap()).unwrap()
+}
+
+/// What is in a folder, hidden things too.
+pub fn entries(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
 }

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use super::kernels::{apply_gelu, apply_gelu_tanh, layer_norm, softmax_rows};
 use super::level::Level;
-use super::linear::{Linear, Panels};
+use super::linear::{Linear, Panels, Rows};
 use crate::encoder::{EncodeError, Encoder, Packed, Pooling, pool};
 
 /// The non-linearity between the two feed-forward layers.
@@ -104,7 +104,15 @@ impl CpuBert {
         pool_from: usize,
         normalise: bool,
     ) -> Self {
-        Self { level, shape, weights, pooling, pool_from, normalise, workspaces: Mutex::default() }
+        Self {
+            level,
+            shape,
+            weights,
+            pooling,
+            pool_from,
+            normalise,
+            workspaces: Mutex::default(),
+        }
     }
 
     fn check(&self, batch: &Packed) -> Result<(), EncodeError> {
@@ -147,14 +155,45 @@ impl CpuBert {
             // The product writes whole kernel widths where it can; rows are as long as the text.
             space.scores.resize(tokens * tokens, 0.0);
             for head in 0..self.shape.heads {
-                let (query, key, value) =
-                    (head * head_size, size + head * head_size, 2 * size + head * head_size);
-                space.panels.pack(self.level, head_size, tokens, |p, token| rows[token * stride + key + p]);
-                space.panels.multiply(self.level, &rows[query..], stride, tokens, &mut space.scores, tokens, &mut space.packed);
+                let (query, key, value) = (
+                    head * head_size,
+                    size + head * head_size,
+                    2 * size + head * head_size,
+                );
+                space
+                    .panels
+                    .pack(self.level, head_size, tokens, |p, token| {
+                        rows[token * stride + key + p]
+                    });
+                space.panels.multiply(
+                    self.level,
+                    Rows {
+                        data: &rows[query..],
+                        stride,
+                        count: tokens,
+                    },
+                    &mut space.scores,
+                    tokens,
+                    &mut space.packed,
+                );
                 softmax_rows(self.level, &mut space.scores, tokens, tokens, scale);
-                space.panels.pack(self.level, tokens, head_size, |token, p| rows[token * stride + value + p]);
+                space
+                    .panels
+                    .pack(self.level, tokens, head_size, |token, p| {
+                        rows[token * stride + value + p]
+                    });
                 let out = &mut context[head * head_size..];
-                space.panels.multiply(self.level, &space.scores, tokens, tokens, out, size, &mut space.packed);
+                space.panels.multiply(
+                    self.level,
+                    Rows {
+                        data: &space.scores,
+                        stride: tokens,
+                        count: tokens,
+                    },
+                    out,
+                    size,
+                    &mut space.packed,
+                );
             }
         }
     }
@@ -164,26 +203,57 @@ impl CpuBert {
         let epsilon = self.shape.epsilon;
 
         resize(&mut space.wide, tokens * 3 * size);
-        layer.query_key_value.apply(self.level, &space.hidden, &mut space.wide, &mut space.packed);
+        layer.query_key_value.apply(
+            self.level,
+            &space.hidden,
+            &mut space.wide,
+            &mut space.packed,
+        );
         resize(&mut space.context, tokens * size);
         self.attend(batch, space);
 
         let attended = &mut space.wide[..tokens * size];
-        layer.attention_output.apply(self.level, &space.context, attended, &mut space.packed);
+        layer
+            .attention_output
+            .apply(self.level, &space.context, attended, &mut space.packed);
         let (gain, bias) = &layer.attention_norm;
-        layer_norm(self.level, attended, Some(&space.hidden), gain, bias, epsilon);
+        layer_norm(
+            self.level,
+            attended,
+            Some(&space.hidden),
+            gain,
+            bias,
+            epsilon,
+        );
         space.hidden.copy_from_slice(attended);
 
         resize(&mut space.wide, tokens * layer.intermediate.outputs());
-        layer.intermediate.apply(self.level, &space.hidden, &mut space.wide, &mut space.packed);
+        layer.intermediate.apply(
+            self.level,
+            &space.hidden,
+            &mut space.wide,
+            &mut space.packed,
+        );
         match self.shape.activation {
             Activation::Gelu => apply_gelu(self.level, &mut space.wide),
             Activation::GeluTanh => apply_gelu_tanh(self.level, &mut space.wide),
             Activation::Relu => space.wide.iter_mut().for_each(|x| *x = x.max(0.0)),
         }
-        layer.output.apply(self.level, &space.wide, &mut space.context, &mut space.packed);
+        layer.output.apply(
+            self.level,
+            &space.wide,
+            &mut space.context,
+            &mut space.packed,
+        );
         let (gain, bias) = &layer.output_norm;
-        layer_norm(self.level, &mut space.context, Some(&space.hidden), gain, bias, epsilon);
+        layer_norm(
+            self.level,
+            &mut space.context,
+            Some(&space.hidden),
+            gain,
+            bias,
+            epsilon,
+        );
         std::mem::swap(&mut space.hidden, &mut space.context);
     }
 
@@ -191,9 +261,18 @@ impl CpuBert {
         let size = self.shape.hidden;
         for span in batch.spans() {
             // A text that is all prompt is pooled whole: a mean over nothing is no vector.
-            let first = if span.len() > self.pool_from { span.start + self.pool_from } else { span.start };
+            let first = if span.len() > self.pool_from {
+                span.start + self.pool_from
+            } else {
+                span.start
+            };
             let mut vector = vec![0.0; size];
-            pool(self.pooling, &hidden[first * size..span.end * size], size, &mut vector);
+            pool(
+                self.pooling,
+                &hidden[first * size..span.end * size],
+                size,
+                &mut vector,
+            );
             for (linear, tanh) in &self.weights.dense {
                 let mut next = vec![0.0; linear.outputs()];
                 linear.apply(self.level, &vector, &mut next, &mut Vec::new());
@@ -203,8 +282,15 @@ impl CpuBert {
                 vector = next;
             }
             if self.normalise {
-                let length = vector.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt().max(1e-12);
-                vector.iter_mut().for_each(|x| *x = (f64::from(*x) / length) as f32);
+                let length = vector
+                    .iter()
+                    .map(|x| f64::from(*x).powi(2))
+                    .sum::<f64>()
+                    .sqrt()
+                    .max(1e-12);
+                vector
+                    .iter_mut()
+                    .for_each(|x| *x = (f64::from(*x) / length) as f32);
             }
             out.extend_from_slice(&vector);
         }
@@ -218,7 +304,10 @@ fn resize(buffer: &mut Vec<f32>, size: usize) {
 
 impl Encoder for CpuBert {
     fn dim(&self) -> usize {
-        self.weights.dense.last().map_or(self.shape.hidden, |(linear, _)| linear.outputs())
+        self.weights
+            .dense
+            .last()
+            .map_or(self.shape.hidden, |(linear, _)| linear.outputs())
     }
 
     fn encode(&self, batch: &Packed, out: &mut Vec<f32>) -> Result<(), EncodeError> {

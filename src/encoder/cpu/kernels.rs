@@ -44,10 +44,23 @@ pub(super) fn height(level: Level) -> usize {
 /// Computes a block. Each output is `sum over p of a[p] * panel[p]` in ascending `p`.
 pub(super) fn multiply(level: Level, block: Block<'_>) {
     let columns = width(level);
-    assert!(block.rows >= 1 && block.rows <= height(level), "block of {} rows", block.rows);
-    assert!(block.a.len() >= block.rows * block.depth, "block reads past its rows");
-    assert!(block.panel.len() >= block.depth * columns, "block reads past its panel");
-    assert!(block.out.len() >= (block.rows - 1) * block.out_stride + columns, "block writes past its output");
+    assert!(
+        block.rows >= 1 && block.rows <= height(level),
+        "block of {} rows",
+        block.rows
+    );
+    assert!(
+        block.a.len() >= block.rows * block.depth,
+        "block reads past its rows"
+    );
+    assert!(
+        block.panel.len() >= block.depth * columns,
+        "block reads past its panel"
+    );
+    assert!(
+        block.out.len() >= (block.rows - 1) * block.out_stride + columns,
+        "block writes past its output"
+    );
     match level {
         Level::Portable => portable::multiply(block),
         #[cfg(target_arch = "x86_64")]
@@ -174,11 +187,18 @@ fn softmax_body<const FMA: bool>(x: &mut [f32], stride: usize, used: usize, scal
         }
         for chunk in chunks {
             for lane in 0..LANES {
-                maxima[lane] = if chunk[lane] > maxima[lane] { chunk[lane] } else { maxima[lane] };
+                maxima[lane] = if chunk[lane] > maxima[lane] {
+                    chunk[lane]
+                } else {
+                    maxima[lane]
+                };
             }
         }
-        let max = maxima.iter().fold(f32::NEG_INFINITY, |a, b| if *b > a { *b } else { a });
-        row.iter_mut().for_each(|x| *x = exp::<FMA>((*x - max) * scale));
+        let max = maxima
+            .iter()
+            .fold(f32::NEG_INFINITY, |a, b| if *b > a { *b } else { a });
+        row.iter_mut()
+            .for_each(|x| *x = exp::<FMA>((*x - max) * scale));
         let inverse = 1.0 / lane_sum(row, |x| x);
         row.iter_mut().for_each(|x| *x *= inverse);
     }
@@ -192,7 +212,12 @@ mod portable {
     pub(super) fn multiply(block: Block<'_>) {
         for row in 0..block.rows {
             let mut sums = [0.0f32; WIDTH];
-            for (group, b) in block.a.chunks_exact(block.rows).zip(block.panel.chunks_exact(WIDTH)).take(block.depth) {
+            for (group, b) in block
+                .a
+                .chunks_exact(block.rows)
+                .zip(block.panel.chunks_exact(WIDTH))
+                .take(block.depth)
+            {
                 for column in 0..WIDTH {
                     sums[column] += group[row] * b[column];
                 }
@@ -243,7 +268,10 @@ mod x86 {
         for p in 0..block.depth {
             // SAFETY: p < depth, rows < ROWS; `multiply` checked that a, panel and out reach there.
             unsafe {
-                let b = [_mm256_loadu_ps(panel.add(p * 16)), _mm256_loadu_ps(panel.add(p * 16 + 8))];
+                let b = [
+                    _mm256_loadu_ps(panel.add(p * 16)),
+                    _mm256_loadu_ps(panel.add(p * 16 + 8)),
+                ];
                 for (row, sums) in sums.iter_mut().enumerate() {
                     let x = _mm256_set1_ps(*a.add(p * ROWS + row));
                     sums[0] = _mm256_fmadd_ps(x, b[0], sums[0]);
@@ -270,7 +298,10 @@ mod x86 {
         for p in 0..block.depth {
             // SAFETY: p < depth, rows < ROWS; `multiply` checked that a, panel and out reach there.
             unsafe {
-                let b = [_mm512_loadu_ps(panel.add(p * 32)), _mm512_loadu_ps(panel.add(p * 32 + 16))];
+                let b = [
+                    _mm512_loadu_ps(panel.add(p * 32)),
+                    _mm512_loadu_ps(panel.add(p * 32 + 16)),
+                ];
                 for (row, sums) in sums.iter_mut().enumerate() {
                     let x = _mm512_set1_ps(*a.add(p * ROWS + row));
                     sums[0] = _mm512_fmadd_ps(x, b[0], sums[0]);
@@ -297,7 +328,9 @@ mod tests {
         let mut state = seed | 1;
         (0..count)
             .map(|_| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
             })
             .collect()
@@ -312,7 +345,17 @@ mod tests {
                 // Packed: element p of row r is a[p * rows + r].
                 let (a, panel) = (noise(1, rows * depth), noise(2, depth * columns));
                 let run = |a: &[f32], rows, out: &mut [f32]| {
-                    multiply(level, Block { a, rows, depth, panel: &panel, out, out_stride: columns });
+                    multiply(
+                        level,
+                        Block {
+                            a,
+                            rows,
+                            depth,
+                            panel: &panel,
+                            out,
+                            out_stride: columns,
+                        },
+                    );
                 };
                 let mut all = vec![f32::NAN; rows * columns];
                 run(&a, rows, &mut all);
@@ -320,12 +363,22 @@ mod tests {
                     let mut alone = vec![f32::NAN; columns];
                     let own: Vec<f32> = a.iter().skip(row).step_by(rows).copied().collect();
                     run(&own, 1, &mut alone);
-                    assert_eq!(alone, all[row * columns..][..columns], "{level:?}: a row depends on its neighbours");
+                    assert_eq!(
+                        alone,
+                        all[row * columns..][..columns],
+                        "{level:?}: a row depends on its neighbours"
+                    );
                     for (column, got) in alone.iter().enumerate() {
                         let exact: f64 = (0..depth)
-                            .map(|p| f64::from(a[p * rows + row]) * f64::from(panel[p * columns + column]))
+                            .map(|p| {
+                                f64::from(a[p * rows + row])
+                                    * f64::from(panel[p * columns + column])
+                            })
                             .sum();
-                        assert!((f64::from(*got) - exact).abs() < 1e-4, "{level:?}: {got} is not {exact}");
+                        assert!(
+                            (f64::from(*got) - exact).abs() < 1e-4,
+                            "{level:?}: {got} is not {exact}"
+                        );
                     }
                 }
             }
@@ -348,7 +401,10 @@ mod tests {
         let expected = portable(Level::Portable);
         for level in Level::available() {
             for (got, expected) in portable(level).iter().zip(&expected) {
-                assert!((got - expected).abs() < 2e-6, "{level:?}: {got} is not {expected}");
+                assert!(
+                    (got - expected).abs() < 2e-6,
+                    "{level:?}: {got} is not {expected}"
+                );
             }
         }
     }
@@ -358,7 +414,10 @@ mod tests {
         for level in Level::available() {
             let mut x = vec![1e30, -1e30, 0.0, 1e30, 5.0, f32::MIN];
             softmax_rows(level, &mut x, 6, 6, 0.176);
-            assert!((x.iter().sum::<f32>() - 1.0).abs() < 1e-6, "{level:?}: {x:?}");
+            assert!(
+                (x.iter().sum::<f32>() - 1.0).abs() < 1e-6,
+                "{level:?}: {x:?}"
+            );
         }
     }
 }

@@ -42,14 +42,18 @@ impl Level {
             return Ok(best);
         };
         let names: Vec<&str> = available.iter().map(|level| level.name()).collect();
-        available.iter().copied().find(|level| wanted.to_str() == Some(level.name())).ok_or_else(|| {
-            format!(
-                "{}={} is not a level of this machine; it has {}",
-                Self::VARIABLE,
-                wanted.to_string_lossy(),
-                names.join(", ")
-            )
-        })
+        available
+            .iter()
+            .copied()
+            .find(|level| wanted.to_str() == Some(level.name()))
+            .ok_or_else(|| {
+                format!(
+                    "{}={} is not a level of this machine; it has {}",
+                    Self::VARIABLE,
+                    wanted.to_string_lossy(),
+                    names.join(", ")
+                )
+            })
     }
 
     /// The name, as in the environment variable and the manifest.

@@ -3,6 +3,14 @@
 use super::kernels::{Block, height, multiply, width};
 use super::level::Level;
 
+/// Rows of a matrix that are `stride` elements apart.
+#[derive(Clone, Copy)]
+pub(super) struct Rows<'a> {
+    pub data: &'a [f32],
+    pub stride: usize,
+    pub count: usize,
+}
+
 /// A matrix of `depth` rows and `columns` columns, packed into panels of as many columns as the
 /// level's kernel takes at once; the last panel is filled up with zeros.
 #[derive(Debug, Default)]
@@ -25,7 +33,8 @@ impl Panels {
         self.depth = depth;
         self.columns = columns;
         self.data.clear();
-        self.data.resize(depth * columns.div_ceil(width) * width, 0.0);
+        self.data
+            .resize(depth * columns.div_ceil(width) * width, 0.0);
         for (panel, data) in self.data.chunks_exact_mut(depth * width).enumerate() {
             let first = panel * width;
             let used = width.min(columns - first);
@@ -37,14 +46,11 @@ impl Panels {
         }
     }
 
-    /// `out = a * self`: `a` has `rows` rows `a_stride` apart, `out` has `rows` rows `out_stride`
-    /// apart. Elements of `out` beyond the matrix's columns are left alone. `packed` is scratch.
+    /// `out = a * self`: `out` has as many rows as `a`, `out_stride` apart. Elements of `out` beyond the matrix's columns are left alone. `packed` is scratch.
     pub(super) fn multiply(
         &self,
         level: Level,
-        a: &[f32],
-        a_stride: usize,
-        rows: usize,
+        a: Rows<'_>,
         out: &mut [f32],
         out_stride: usize,
         packed: &mut Vec<f32>,
@@ -52,7 +58,8 @@ impl Panels {
         const EDGE: usize = 12 * 32;
         let (width, height) = (width(level), height(level));
         let mut edge = [0.0f32; EDGE];
-        pack_rows(a, a_stride, rows, self.depth, height, packed);
+        let rows = a.count;
+        pack_rows(a, self.depth, height, packed);
         for (panel, data) in self.data.chunks_exact(self.depth * width).enumerate() {
             let first = panel * width;
             let used = width.min(self.columns - first);
@@ -74,7 +81,8 @@ impl Panels {
                 } else {
                     multiply(level, block(&mut edge, width));
                     for r in 0..count {
-                        target[r * out_stride..][..used].copy_from_slice(&edge[r * width..][..used]);
+                        target[r * out_stride..][..used]
+                            .copy_from_slice(&edge[r * width..][..used]);
                     }
                 }
                 row += count;
@@ -85,12 +93,12 @@ impl Panels {
 
 /// Packs rows into groups of `height`: element `p` of row `r` of a group of `n` rows is at
 /// `p * n + r` of the group's place.
-fn pack_rows(a: &[f32], a_stride: usize, rows: usize, depth: usize, height: usize, packed: &mut Vec<f32>) {
-    packed.resize(rows * depth, 0.0);
+fn pack_rows(a: Rows<'_>, depth: usize, height: usize, packed: &mut Vec<f32>) {
+    packed.resize(a.count * depth, 0.0);
     for (group, target) in packed.chunks_mut(height * depth).enumerate() {
         let count = target.len() / depth;
         for r in 0..count {
-            let row = &a[(group * height + r) * a_stride..][..depth];
+            let row = &a.data[(group * height + r) * a.stride..][..depth];
             for (slot, x) in target[r..].iter_mut().step_by(count).zip(row) {
                 *slot = *x;
             }
@@ -111,7 +119,9 @@ impl Linear {
         let outputs = bias.len();
         let inputs = weight.len() / outputs.max(1);
         let mut panels = Panels::default();
-        panels.pack(level, inputs, outputs, |p, column| weight[column * inputs + p]);
+        panels.pack(level, inputs, outputs, |p, column| {
+            weight[column * inputs + p]
+        });
         Self { panels, bias }
     }
 
@@ -124,7 +134,17 @@ impl Linear {
     /// scratch.
     pub fn apply(&self, level: Level, x: &[f32], out: &mut [f32], packed: &mut Vec<f32>) {
         let rows = out.len() / self.outputs();
-        self.panels.multiply(level, x, self.panels.depth, rows, out, self.outputs(), packed);
+        self.panels.multiply(
+            level,
+            Rows {
+                data: x,
+                stride: self.panels.depth,
+                count: rows,
+            },
+            out,
+            self.outputs(),
+            packed,
+        );
         for row in out.chunks_exact_mut(self.outputs()) {
             row.iter_mut().zip(&self.bias).for_each(|(x, b)| *x += b);
         }

@@ -5,6 +5,10 @@
 //! that a text's vector is the same to the bit in any packing and on any number of threads.
 
 mod bert;
+#[allow(
+    unsafe_code,
+    reason = "instructions found at run time can only be called in unsafe blocks"
+)]
 mod kernels;
 mod level;
 mod linear;

@@ -48,7 +48,12 @@ pub(super) fn erf<const FMA: bool>(x: f32) -> f32 {
         p = multiply_add::<FMA>(p, square, c);
     }
     let mut q = -1.456_607_2e-5;
-    for c in [-2.133_740_6e-4, -1.682_827e-3, -7.373_329e-3, -1.426_473_9e-2] {
+    for c in [
+        -2.133_740_6e-4,
+        -1.682_827e-3,
+        -7.373_329e-3,
+        -1.426_473_9e-2,
+    ] {
         q = multiply_add::<FMA>(q, square, c);
     }
     x * p / q
@@ -91,12 +96,18 @@ mod tests {
         for i in 0..=80_000 {
             let x = i as f32 / 10_000.0 - 4.0;
             for got in [erf::<true>(x), erf::<false>(x)] {
-                assert!((f64::from(got) - erf_exact(f64::from(x))).abs() < 5e-7, "erf({x}) = {got}");
+                assert!(
+                    (f64::from(got) - erf_exact(f64::from(x))).abs() < 5e-7,
+                    "erf({x}) = {got}"
+                );
             }
             let y = -20.0 * (i as f32 / 80_000.0);
             for got in [exp::<true>(y), exp::<false>(y)] {
                 let exact = f64::from(y).exp();
-                assert!((f64::from(got) / exact - 1.0).abs() < 3e-7, "exp({y}) = {got}");
+                assert!(
+                    (f64::from(got) / exact - 1.0).abs() < 3e-7,
+                    "exp({y}) = {got}"
+                );
             }
         }
         assert_eq!(exp::<true>(0.0), 1.0);

@@ -22,23 +22,34 @@ pub(super) const DOC: FunctionDoc = FunctionDoc {
 
 /// The cosine distance of each pair: `None` if either text is empty, NaN if an embedding is not
 /// finite.
-fn gaps(service: &EmbeddingService, pairs: impl Iterator<Item = (TextRef, TextRef)>) -> Result<Vec<Option<f64>>> {
+fn gaps(
+    service: &EmbeddingService,
+    pairs: impl Iterator<Item = (TextRef, TextRef)>,
+) -> Result<Vec<Option<f64>>> {
     let (mut a, mut b) = (TextRecord::default(), TextRecord::default());
     pairs
         .map(|(input, output)| {
             if input.is_empty() || output.is_empty() {
                 return Ok(None);
             }
-            service.read(input, &mut a).map_err(crate::engine::external)?;
-            service.read(output, &mut b).map_err(crate::engine::external)?;
+            service
+                .read(input, &mut a)
+                .map_err(crate::engine::external)?;
+            service
+                .read(output, &mut b)
+                .map_err(crate::engine::external)?;
             let norms = (a.norm_squared, b.norm_squared);
-            Ok(Some(distance(&a.vector, &b.vector, norms).unwrap_or(f64::NAN)))
+            Ok(Some(
+                distance(&a.vector, &b.vector, norms).unwrap_or(f64::NAN),
+            ))
         })
         .collect()
 }
 
 fn score(gap: Option<f64>) -> Option<f64> {
-    Coherence::new(gap, DEFAULT_THRESHOLD).ok().map(Coherence::score)
+    Coherence::new(gap, DEFAULT_THRESHOLD)
+        .ok()
+        .map(Coherence::score)
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -49,7 +60,10 @@ pub(super) struct CoherenceFunction {
 
 impl CoherenceFunction {
     pub fn new(embedding: Embedding) -> Self {
-        Self { signature: any_arguments!(2, Immutable), embedding }
+        Self {
+            signature: any_arguments!(2, Immutable),
+            embedding,
+        }
     }
 }
 
@@ -63,7 +77,11 @@ impl ScalarUDFImpl for CoherenceFunction {
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match types.iter().all(is_text) {
             true => Ok(DataType::Float64),
-            false => plan_err!("coherence takes two texts, not {} and {}", types[0], types[1]),
+            false => plan_err!(
+                "coherence takes two texts, not {} and {}",
+                types[0],
+                types[1]
+            ),
         }
     }
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
@@ -88,8 +106,14 @@ pub(super) struct CoherenceGap {
 impl CoherenceGap {
     pub fn new(embedding: Embedding) -> Self {
         let text = DataType::UInt64;
-        let signature = Signature::exact(vec![text.clone(), text], datafusion::logical_expr::Volatility::Immutable);
-        Self { signature, embedding }
+        let signature = Signature::exact(
+            vec![text.clone(), text],
+            datafusion::logical_expr::Volatility::Immutable,
+        );
+        Self {
+            signature,
+            embedding,
+        }
     }
 }
 
@@ -106,9 +130,18 @@ impl ScalarUDFImpl for CoherenceGap {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let service = self.embedding.service("coherence_gap")?;
         let arrays = ColumnarValue::values_to_arrays(&args.args)?;
-        let (inputs, outputs) = (arrays[0].as_primitive::<UInt64Type>(), arrays[1].as_primitive::<UInt64Type>());
+        let (inputs, outputs) = (
+            arrays[0].as_primitive::<UInt64Type>(),
+            arrays[1].as_primitive::<UInt64Type>(),
+        );
         let place = |p: Option<u64>| p.map_or(TextRef::EMPTY, TextRef::from_u64);
-        let gaps = gaps(service, inputs.iter().zip(outputs).map(|(a, b)| (place(a), place(b))))?;
+        let gaps = gaps(
+            service,
+            inputs
+                .iter()
+                .zip(outputs)
+                .map(|(a, b)| (place(a), place(b))),
+        )?;
         Ok(ColumnarValue::Array(Arc::new(Float64Array::from(gaps))))
     }
 }
@@ -121,7 +154,10 @@ pub(super) struct CoherenceOfGap {
 
 impl CoherenceOfGap {
     pub fn new() -> Self {
-        let signature = Signature::exact(vec![DataType::Float64], datafusion::logical_expr::Volatility::Immutable);
+        let signature = Signature::exact(
+            vec![DataType::Float64],
+            datafusion::logical_expr::Volatility::Immutable,
+        );
         Self { signature }
     }
 }

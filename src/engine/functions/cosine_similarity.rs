@@ -23,7 +23,9 @@ pub(super) struct CosineSimilarity {
 
 impl CosineSimilarity {
     pub fn new() -> Self {
-        Self { signature: any_arguments!(2, Immutable) }
+        Self {
+            signature: any_arguments!(2, Immutable),
+        }
     }
 }
 
@@ -42,7 +44,10 @@ fn row(array: &ArrayRef, row: usize) -> Option<ArrayRef> {
         return None;
     }
     let fixed: Option<&FixedSizeListArray> = array.as_fixed_size_list_opt();
-    Some(fixed.map_or_else(|| array.as_list::<i32>().value(row), |fixed| fixed.value(row)))
+    Some(fixed.map_or_else(
+        || array.as_list::<i32>().value(row),
+        |fixed| fixed.value(row),
+    ))
 }
 
 impl ScalarUDFImpl for CosineSimilarity {
@@ -54,13 +59,19 @@ impl ScalarUDFImpl for CosineSimilarity {
     }
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         let is_vector = |t: &DataType| match t {
-            DataType::List(f) | DataType::LargeList(f) | DataType::FixedSizeList(f, _) => f.data_type().is_numeric(),
+            DataType::List(f) | DataType::LargeList(f) | DataType::FixedSizeList(f, _) => {
+                f.data_type().is_numeric()
+            }
             DataType::Null => true,
             _ => false,
         };
         match types.iter().all(is_vector) {
             true => Ok(DataType::Float64),
-            false => plan_err!("cosine_similarity takes two vectors (lists of numbers), not {} and {}", types[0], types[1]),
+            false => plan_err!(
+                "cosine_similarity takes two vectors (lists of numbers), not {} and {}",
+                types[0],
+                types[1]
+            ),
         }
     }
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
@@ -73,13 +84,20 @@ impl ScalarUDFImpl for CosineSimilarity {
                 continue;
             };
             if x.len() != y.len() {
-                return exec_err!("cosine_similarity: vectors of {} and {} components", x.len(), y.len());
+                return exec_err!(
+                    "cosine_similarity: vectors of {} and {} components",
+                    x.len(),
+                    y.len()
+                );
             }
             if x.null_count() + y.null_count() > 0 {
                 out.append_null();
                 continue;
             }
-            let (x, y) = (x.as_primitive::<Float32Type>(), y.as_primitive::<Float32Type>());
+            let (x, y) = (
+                x.as_primitive::<Float32Type>(),
+                y.as_primitive::<Float32Type>(),
+            );
             out.append_option(crate::metric::cosine_similarity(x.values(), y.values()));
         }
         Ok(ColumnarValue::Array(Arc::new(out.finish())))

@@ -26,7 +26,10 @@ pub(super) struct Embed {
 
 impl Embed {
     pub fn new(embedding: Embedding) -> Self {
-        Self { signature: any_arguments!(1, Immutable), embedding }
+        Self {
+            signature: any_arguments!(1, Immutable),
+            embedding,
+        }
     }
 }
 
@@ -42,7 +45,10 @@ impl ScalarUDFImpl for Embed {
             return plan_err!("embed takes a text, not {}", types[0]);
         }
         let dim = self.embedding.service("embed")?.dim();
-        Ok(DataType::FixedSizeList(Arc::new(Field::new("item", DataType::Float32, true)), dim as i32))
+        Ok(DataType::FixedSizeList(
+            Arc::new(Field::new("item", DataType::Float32, true)),
+            dim as i32,
+        ))
     }
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let service = self.embedding.service("embed")?;
@@ -57,7 +63,9 @@ impl ScalarUDFImpl for Embed {
                 out.values().append_nulls(dim);
                 out.append(false);
             } else {
-                service.read(place, &mut record).map_err(crate::engine::external)?;
+                service
+                    .read(place, &mut record)
+                    .map_err(crate::engine::external)?;
                 out.values().append_slice(&record.vector);
                 out.append(true);
             }
@@ -75,7 +83,10 @@ pub(super) struct EmbedOnce {
 impl EmbedOnce {
     pub fn new(embedding: Embedding) -> Self {
         // Volatile, so that no optimizer rule evaluates it twice or moves it above the sort.
-        Self { signature: any_arguments!(1, Volatile), embedding }
+        Self {
+            signature: any_arguments!(1, Volatile),
+            embedding,
+        }
     }
 }
 
@@ -98,7 +109,10 @@ impl ScalarUDFImpl for EmbedOnce {
         let texts = string_views("embed_once", &arrays[0])?;
         let places = embed_column(service, &texts)?;
         // Null stays null: merging duplicates must tell it from an empty text.
-        let refs = UInt64Array::new(places.iter().map(|p| p.to_u64()).collect(), arrow::array::Array::nulls(&texts).cloned());
+        let refs = UInt64Array::new(
+            places.iter().map(|p| p.to_u64()).collect(),
+            arrow::array::Array::nulls(&texts).cloned(),
+        );
         Ok(ColumnarValue::Array(Arc::new(refs)))
     }
 }

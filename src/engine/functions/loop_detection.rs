@@ -8,10 +8,12 @@ use arrow::array::{Array, ArrayRef, AsArray, Float64Array};
 use arrow::datatypes::{DataType, Field, FieldRef, UInt64Type};
 use datafusion::common::{ScalarValue, plan_err};
 use datafusion::error::Result;
-use datafusion::logical_expr::function::{ExpressionArgs, PartitionEvaluatorArgs, WindowUDFFieldArgs};
+use datafusion::logical_expr::function::{
+    ExpressionArgs, PartitionEvaluatorArgs, WindowUDFFieldArgs,
+};
 use datafusion::logical_expr::{
-    ColumnarValue, LimitEffect, PartitionEvaluator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility, WindowUDFImpl,
+    ColumnarValue, LimitEffect, PartitionEvaluator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, Volatility, WindowUDFImpl,
 };
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
@@ -61,18 +63,35 @@ pub(super) struct LoopDetectionWindow {
 impl LoopDetectionWindow {
     pub fn score(embedding: Embedding, settings: Settings) -> Self {
         let signature = Signature::string(1, Volatility::Immutable);
-        Self { signature, embedding, settings, record: false }
+        Self {
+            signature,
+            embedding,
+            settings,
+            record: false,
+        }
     }
 
     pub fn record(embedding: Embedding, settings: Settings) -> Self {
-        let signature = Signature::exact(vec![DataType::UInt64, DataType::Utf8], Volatility::Immutable);
-        Self { signature, embedding, settings, record: true }
+        let signature = Signature::exact(
+            vec![DataType::UInt64, DataType::Utf8],
+            Volatility::Immutable,
+        );
+        Self {
+            signature,
+            embedding,
+            settings,
+            record: true,
+        }
     }
 }
 
 impl WindowUDFImpl for LoopDetectionWindow {
     fn name(&self) -> &str {
-        if self.record { "loop_record" } else { "loop_detection" }
+        if self.record {
+            "loop_record"
+        } else {
+            "loop_detection"
+        }
     }
     fn signature(&self) -> &Signature {
         &self.signature
@@ -80,7 +99,9 @@ impl WindowUDFImpl for LoopDetectionWindow {
     /// Texts are embedded a batch at a time, before the rows are looked at one by one.
     fn expressions(&self, args: ExpressionArgs) -> Vec<Arc<dyn PhysicalExpr>> {
         let inputs = args.input_exprs();
-        let [text] = inputs else { return inputs.to_vec() };
+        let [text] = inputs else {
+            return inputs.to_vec();
+        };
         let embed_once = Arc::new(ScalarUDF::from(EmbedOnce::new(self.embedding.clone())));
         let returns: FieldRef = Arc::new(Field::new("embed_once", DataType::UInt64, true));
         vec![Arc::new(ScalarFunctionExpr::new(
@@ -91,7 +112,10 @@ impl WindowUDFImpl for LoopDetectionWindow {
             Arc::new(datafusion::config::ConfigOptions::default()),
         ))]
     }
-    fn partition_evaluator(&self, _: PartitionEvaluatorArgs) -> Result<Box<dyn PartitionEvaluator>> {
+    fn partition_evaluator(
+        &self,
+        _: PartitionEvaluatorArgs,
+    ) -> Result<Box<dyn PartitionEvaluator>> {
         Ok(Box::new(SessionEvaluator {
             embedding: self.embedding.clone(),
             settings: self.settings,
@@ -101,7 +125,11 @@ impl WindowUDFImpl for LoopDetectionWindow {
         }))
     }
     fn field(&self, args: WindowUDFFieldArgs) -> Result<FieldRef> {
-        let data_type = if self.record { DataType::Binary } else { DataType::Float64 };
+        let data_type = if self.record {
+            DataType::Binary
+        } else {
+            DataType::Float64
+        };
         Ok(Arc::new(Field::new(args.name(), data_type, true)))
     }
     fn limit_effect(&self, _: &[Arc<dyn PhysicalExpr>]) -> LimitEffect {
@@ -142,21 +170,42 @@ impl PartitionEvaluator for SessionEvaluator {
     fn evaluate(&mut self, values: &[ArrayRef], range: &Range<usize>) -> Result<ScalarValue> {
         let row = range.start;
         let texts = values[0].as_primitive::<UInt64Type>();
-        let text = if texts.is_null(row) { TextRef::EMPTY } else { TextRef::from_u64(texts.value(row)) };
+        let text = if texts.is_null(row) {
+            TextRef::EMPTY
+        } else {
+            TextRef::from_u64(texts.value(row))
+        };
         // Reuse the buffers of the trace that leaves the window.
         let full = self.window.len() > self.settings.window;
-        let mut current = if full { self.window.pop_front().unwrap_or_default() } else { Earlier::default() };
+        let mut current = if full {
+            self.window.pop_front().unwrap_or_default()
+        } else {
+            Earlier::default()
+        };
         current.has_text = !text.is_empty();
         if current.has_text {
-            self.embedding.service("loop_detection")?.read(text, &mut current.record).map_err(external)?;
+            self.embedding
+                .service("loop_detection")?
+                .read(text, &mut current.record)
+                .map_err(external)?;
         }
         if let Some(ids) = values.get(1) {
             current.trace_id.clear();
             current.trace_id.push_str(ids.as_string::<i32>().value(row));
         }
         let first = self.window.len().saturating_sub(self.settings.window);
-        let outputs: Vec<Option<Output<'_>>> = self.window.iter().skip(first).map(Earlier::output).collect();
-        let detection = LoopDetection::new(current.output(), &outputs, self.earlier, self.settings.threshold);
+        let outputs: Vec<Option<Output<'_>>> = self
+            .window
+            .iter()
+            .skip(first)
+            .map(Earlier::output)
+            .collect();
+        let detection = LoopDetection::new(
+            current.output(),
+            &outputs,
+            self.earlier,
+            self.settings.threshold,
+        );
         drop(outputs);
         let result = match (&detection, self.record) {
             (Ok(detection), false) => ScalarValue::Float64(Some(detection.score())),
@@ -190,7 +239,9 @@ pub(super) struct LoopScore {
 
 impl LoopScore {
     pub fn new() -> Self {
-        Self { signature: Signature::exact(vec![DataType::Binary], Volatility::Immutable) }
+        Self {
+            signature: Signature::exact(vec![DataType::Binary], Volatility::Immutable),
+        }
     }
 }
 

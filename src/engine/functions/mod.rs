@@ -64,9 +64,17 @@ pub(super) fn register(context: &SessionContext, options: &EngineOptions) {
     ] {
         context.register_udf(function);
     }
-    context.register_udwf(WindowUDF::from(loop_detection::LoopDetectionWindow::score(embedding.clone(), window)));
-    context.register_udwf(WindowUDF::from(loop_detection::LoopDetectionWindow::record(embedding, window)));
-    for metric in [session_metrics::Metric::Reliability, session_metrics::Metric::Consistency] {
+    context.register_udwf(WindowUDF::from(loop_detection::LoopDetectionWindow::score(
+        embedding.clone(),
+        window,
+    )));
+    context.register_udwf(WindowUDF::from(
+        loop_detection::LoopDetectionWindow::record(embedding, window),
+    ));
+    for metric in [
+        session_metrics::Metric::Reliability,
+        session_metrics::Metric::Consistency,
+    ] {
         let function = session_metrics::SessionMetric::new(metric, options.weights.clone());
         context.register_udaf(AggregateUDF::from(function));
     }
@@ -103,7 +111,9 @@ fn string_views(function: &str, array: &ArrayRef) -> Result<StringViewArray> {
     match array.data_type() {
         DataType::Utf8View => Ok(array.as_string_view().clone()),
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Null | DataType::Dictionary(..) => {
-            Ok(arrow::compute::cast(array, &DataType::Utf8View)?.as_string_view().clone())
+            Ok(arrow::compute::cast(array, &DataType::Utf8View)?
+                .as_string_view()
+                .clone())
         }
         other => plan_err!("{function} takes text, not {other}"),
     }
@@ -118,7 +128,10 @@ fn is_text(data_type: &DataType) -> bool {
 }
 
 /// Embeds a column of texts: null and the empty text give none.
-fn embed_column(service: &EmbeddingService, texts: &StringViewArray) -> Result<Vec<crate::embed::TextRef>> {
+fn embed_column(
+    service: &EmbeddingService,
+    texts: &StringViewArray,
+) -> Result<Vec<crate::embed::TextRef>> {
     let texts: Vec<&str> = texts.iter().map(Option::unwrap_or_default).collect();
     service.embed(&texts).map_err(super::external)
 }
@@ -126,7 +139,10 @@ fn embed_column(service: &EmbeddingService, texts: &StringViewArray) -> Result<V
 /// Boilerplate of a function's signature: any number of arguments, checked by `return_type`.
 macro_rules! any_arguments {
     ($count:literal, $volatility:ident) => {
-        datafusion::logical_expr::Signature::any($count, datafusion::logical_expr::Volatility::$volatility)
+        datafusion::logical_expr::Signature::any(
+            $count,
+            datafusion::logical_expr::Volatility::$volatility,
+        )
     };
 }
 use any_arguments;

@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Float64Array, Float64Builder, Int64Builder, ListBuilder, StringArray,
-    StringBuilder, StructArray,
+    Array, ArrayRef, AsArray, BooleanArray, Float64Array, Float64Builder, Int64Builder,
+    ListBuilder, StringArray, StringBuilder, StructArray,
 };
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Float64Type};
 use datafusion::common::{ScalarValue, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
-use datafusion::logical_expr::{Accumulator, AggregateUDFImpl, EmitTo, GroupsAccumulator, Signature, Volatility};
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDFImpl, EmitTo, GroupsAccumulator, Signature, Volatility,
+};
 
 use super::FunctionDoc;
 use crate::metric::agent_consistency::agent_consistency;
@@ -58,7 +60,11 @@ impl std::hash::Hash for SessionMetric {
 
 impl SessionMetric {
     pub fn new(metric: Metric, weights: SignalWeights) -> Self {
-        Self { signature: Signature::user_defined(Volatility::Immutable), metric, weights }
+        Self {
+            signature: Signature::user_defined(Volatility::Immutable),
+            metric,
+            weights,
+        }
     }
 }
 
@@ -67,7 +73,11 @@ fn result_fields() -> Fields {
         Field::new("score", DataType::Float64, false),
         Field::new("score_raw", DataType::Float64, false),
         Field::new("evaluated_traces", DataType::Int64, false),
-        Field::new("flagged_traces", DataType::List(Arc::new(Field::new("item", DataType::Utf8, true))), false),
+        Field::new(
+            "flagged_traces",
+            DataType::List(Arc::new(Field::new("item", DataType::Utf8, true))),
+            false,
+        ),
         Field::new("reason", DataType::Utf8, false),
         Field::new("details", DataType::Utf8, false),
     ])
@@ -84,9 +94,15 @@ impl AggregateUDFImpl for SessionMetric {
         &self.signature
     }
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        let numbers = types.iter().take(4).all(|t| t.is_numeric() || *t == DataType::Null);
+        let numbers = types
+            .iter()
+            .take(4)
+            .all(|t| t.is_numeric() || *t == DataType::Null);
         if !(4..=5).contains(&types.len()) || !numbers {
-            return plan_err!("{} takes four numbers (confidence, loop_detection, tool_correctness, coherence; NULL for one that is not there) and, if you like, the trace id", self.name());
+            return plan_err!(
+                "{} takes four numbers (confidence, loop_detection, tool_correctness, coherence; NULL for one that is not there) and, if you like, the trace id",
+                self.name()
+            );
         }
         let mut coerced = vec![DataType::Float64; 4];
         coerced.extend(types.get(4).map(|_| DataType::Utf8));
@@ -101,24 +117,41 @@ impl AggregateUDFImpl for SessionMetric {
     }
     fn state_fields(&self, _: StateFieldsArgs) -> Result<Vec<FieldRef>> {
         let list = |name: &str, item| {
-            Arc::new(Field::new(name, DataType::List(Arc::new(Field::new("item", item, true))), true))
+            Arc::new(Field::new(
+                name,
+                DataType::List(Arc::new(Field::new("item", item, true))),
+                true,
+            ))
         };
-        Ok(vec![list("signals", DataType::Float64), list("trace_ids", DataType::Utf8)])
+        Ok(vec![
+            list("signals", DataType::Float64),
+            list("trace_ids", DataType::Utf8),
+        ])
     }
     fn accumulator(&self, _: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(OneSession { scorer: self.scorer(), session: Session::default() }))
+        Ok(Box::new(OneSession {
+            scorer: self.scorer(),
+            session: Session::default(),
+        }))
     }
     fn groups_accumulator_supported(&self, _: AccumulatorArgs) -> bool {
         true
     }
     fn create_groups_accumulator(&self, _: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
-        Ok(Box::new(ManySessions { scorer: self.scorer(), sessions: Vec::new(), bytes: 0 }))
+        Ok(Box::new(ManySessions {
+            scorer: self.scorer(),
+            sessions: Vec::new(),
+            bytes: 0,
+        }))
     }
 }
 
 impl SessionMetric {
     fn scorer(&self) -> Scorer {
-        Scorer { metric: self.metric, weights: self.weights.clone() }
+        Scorer {
+            metric: self.metric,
+            weights: self.weights.clone(),
+        }
     }
 }
 
@@ -144,7 +177,10 @@ impl Session {
 
     fn trace_ids(&self) -> Vec<&str> {
         let starts = std::iter::once(0).chain(self.id_ends.iter().copied());
-        starts.zip(&self.id_ends).map(|(start, end)| &self.ids[start..*end]).collect()
+        starts
+            .zip(&self.id_ends)
+            .map(|(start, end)| &self.ids[start..*end])
+            .collect()
     }
 
     fn bytes(&self) -> usize {
@@ -180,16 +216,34 @@ impl Scorer {
                 },
             ));
             let trace_ids = session.trace_ids();
-            let traces = SessionSignals { trace_ids: &trace_ids, signals: &signals, any_source: true };
+            let traces = SessionSignals {
+                trace_ids: &trace_ids,
+                signals: &signals,
+                any_source: true,
+            };
             let (score, raw, count, reason, metadata) = match self.metric {
                 Metric::Reliability => {
                     let r = agent_reliability(traces, &self.weights);
-                    r.flagged.iter().for_each(|&at| flagged.values().append_value(trace_ids[at]));
-                    (r.score, r.score_raw, r.evaluated_traces, r.reason, r.metadata)
+                    r.flagged
+                        .iter()
+                        .for_each(|&at| flagged.values().append_value(trace_ids[at]));
+                    (
+                        r.score,
+                        r.score_raw,
+                        r.evaluated_traces,
+                        r.reason,
+                        r.metadata,
+                    )
                 }
                 Metric::Consistency => {
                     let c = agent_consistency(traces, &self.weights);
-                    (c.score, c.score_raw, c.evaluated_traces, c.reason, c.metadata)
+                    (
+                        c.score,
+                        c.score_raw,
+                        c.evaluated_traces,
+                        c.reason,
+                        c.metadata,
+                    )
                 }
             };
             scores.append_value(score);
@@ -212,12 +266,21 @@ impl Scorer {
 }
 
 /// Calls `push` with the session each row belongs to, its signals and its trace id.
-fn for_each_trace(values: &[ArrayRef], mut push: impl FnMut(usize, [Option<f64>; 4], Option<&str>)) {
-    let columns: Vec<&Float64Array> = values.iter().take(4).map(|v| v.as_primitive::<Float64Type>()).collect();
+fn for_each_trace(
+    values: &[ArrayRef],
+    mut push: impl FnMut(usize, [Option<f64>; 4], Option<&str>),
+) {
+    let columns: Vec<&Float64Array> = values
+        .iter()
+        .take(4)
+        .map(|v| v.as_primitive::<Float64Type>())
+        .collect();
     let ids: Option<&StringArray> = values.get(4).map(|ids| ids.as_string());
     for row in 0..values.first().map_or(0, |v| v.len()) {
         let signals = std::array::from_fn(|i| number(columns[i], row));
-        let id = ids.filter(|ids| ids.is_valid(row)).map(|ids| ids.value(row));
+        let id = ids
+            .filter(|ids| ids.is_valid(row))
+            .map(|ids| ids.value(row));
         push(row, signals, id);
     }
 }
@@ -231,9 +294,16 @@ fn states(sessions: &[Session]) -> Vec<ArrayRef> {
     let mut signals = ListBuilder::new(Float64Builder::new());
     let mut ids = ListBuilder::new(StringBuilder::new());
     for session in sessions {
-        session.signals.iter().flatten().for_each(|s| signals.values().append_option(*s));
+        session
+            .signals
+            .iter()
+            .flatten()
+            .for_each(|s| signals.values().append_option(*s));
         signals.append(true);
-        session.trace_ids().iter().for_each(|id| ids.values().append_value(id));
+        session
+            .trace_ids()
+            .iter()
+            .for_each(|id| ids.values().append_value(id));
         ids.append(true);
     }
     vec![Arc::new(signals.finish()), Arc::new(ids.finish())]
@@ -250,7 +320,11 @@ fn for_each_state(states: &[ArrayRef], mut push: impl FnMut(usize, [Option<f64>;
         let names = ids.value(row);
         let names = names.as_string::<i32>();
         for at in 0..names.len() {
-            push(row, std::array::from_fn(|i| number(values, at * 4 + i)), names.value(at));
+            push(
+                row,
+                std::array::from_fn(|i| number(values, at * 4 + i)),
+                names.value(at),
+            );
         }
     }
 }
@@ -276,10 +350,15 @@ impl Accumulator for OneSession {
     }
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         let columns = states(std::slice::from_ref(&self.session));
-        columns.iter().map(|column| ScalarValue::try_from_array(column, 0)).collect()
+        columns
+            .iter()
+            .map(|column| ScalarValue::try_from_array(column, 0))
+            .collect()
     }
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        for_each_state(states, |_, signals, id| self.session.push(signals, Some(id)));
+        for_each_state(states, |_, signals, id| {
+            self.session.push(signals, Some(id))
+        });
         Ok(())
     }
 }
@@ -296,7 +375,8 @@ struct ManySessions {
 
 impl ManySessions {
     fn grow(&mut self, groups: usize) {
-        self.sessions.resize_with(self.sessions.len().max(groups), Session::default);
+        self.sessions
+            .resize_with(self.sessions.len().max(groups), Session::default);
     }
 
     fn push(&mut self, group: usize, signals: [Option<f64>; 4], id: Option<&str>) {
@@ -336,17 +416,18 @@ impl GroupsAccumulator for ManySessions {
     fn state(&mut self, emit: EmitTo) -> Result<Vec<ArrayRef>> {
         Ok(states(&self.take(emit)))
     }
-    fn merge_batch(
-        &mut self,
-        values: &[ArrayRef],
-        groups: &[usize],
-        total: usize,
-    ) -> Result<()> {
+    fn merge_batch(&mut self, values: &[ArrayRef], groups: &[usize], total: usize) -> Result<()> {
         self.grow(total);
-        for_each_state(values, |row, signals, id| self.push(groups[row], signals, Some(id)));
+        for_each_state(values, |row, signals, id| {
+            self.push(groups[row], signals, Some(id))
+        });
         Ok(())
     }
-    fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
+    fn convert_to_state(
+        &self,
+        values: &[ArrayRef],
+        filter: Option<&BooleanArray>,
+    ) -> Result<Vec<ArrayRef>> {
         let mut rows: Vec<Session> = Vec::new();
         for_each_trace(values, |row, signals, id| {
             let mut session = Session::default();

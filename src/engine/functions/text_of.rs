@@ -25,7 +25,10 @@ pub(super) struct TextOf {
 
 impl TextOf {
     pub fn new(mode: TextMode) -> Self {
-        Self { signature: any_arguments!(1, Immutable), mode }
+        Self {
+            signature: any_arguments!(1, Immutable),
+            mode,
+        }
     }
 }
 

@@ -24,7 +24,9 @@ pub(super) struct WordJaccard {
 
 impl WordJaccard {
     pub fn new() -> Self {
-        Self { signature: any_arguments!(2, Immutable) }
+        Self {
+            signature: any_arguments!(2, Immutable),
+        }
     }
 }
 
@@ -38,14 +40,24 @@ impl ScalarUDFImpl for WordJaccard {
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match types.iter().all(is_text) {
             true => Ok(DataType::Float64),
-            false => plan_err!("word_jaccard takes two texts, not {} and {}", types[0], types[1]),
+            false => plan_err!(
+                "word_jaccard takes two texts, not {} and {}",
+                types[0],
+                types[1]
+            ),
         }
     }
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let arrays = ColumnarValue::values_to_arrays(&args.args)?;
-        let (a, b) = (string_views("word_jaccard", &arrays[0])?, string_views("word_jaccard", &arrays[1])?);
-        let scores: Float64Array =
-            a.iter().zip(b.iter()).map(|(a, b)| Some(jaccard_of_texts(a?, b?))).collect();
+        let (a, b) = (
+            string_views("word_jaccard", &arrays[0])?,
+            string_views("word_jaccard", &arrays[1])?,
+        );
+        let scores: Float64Array = a
+            .iter()
+            .zip(b.iter())
+            .map(|(a, b)| Some(jaccard_of_texts(a?, b?)))
+            .collect();
         Ok(ColumnarValue::Array(Arc::new(scores)))
     }
 }

@@ -1,0 +1,146 @@
+//! Laws: what must not change a result, to the byte.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use proptest::prelude::*;
+
+use crate::support::{nightmill, traces, write_parquet};
+
+/// The bytes of every Parquet file of a run's tables.
+fn tables(run: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    for entry in walkdir::WalkDir::new(run) {
+        let path = entry.unwrap().into_path();
+        if path.extension().is_some_and(|e| e == "parquet")
+            && !path.starts_with(run.join("quarantine"))
+        {
+            files.insert(
+                path.strip_prefix(run).unwrap().display().to_string(),
+                std::fs::read(&path).unwrap(),
+            );
+        }
+    }
+    assert!(files.len() >= 4, "{files:?}");
+    files
+}
+
+fn score(paths: &[String], run: &Path, threads: &str) -> BTreeMap<String, Vec<u8>> {
+    let mut args: Vec<String> = vec!["score".into()];
+    args.extend(paths.iter().cloned());
+    args.extend([
+        "--out".into(),
+        run.display().to_string(),
+        "--threads".into(),
+        threads.into(),
+        "--no-report".into(),
+    ]);
+    let ran = nightmill(&args);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    tables(run)
+}
+
+#[test]
+fn threads_files_row_groups_and_order_change_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let words = ["refund", "parcel", "late", "shoe", "card", "login", "blue"];
+    let texts: Vec<[String; 4]> = (0..90usize)
+        .map(|i| {
+            let text = |k: usize| {
+                (0..3 + (i * k) % 40)
+                    .map(|j| words[(i * k + j * j) % 7])
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            };
+            [
+                format!("{:032x}", i * 7919 + 1),
+                format!("s{}", i % 11),
+                text(3),
+                if i.is_multiple_of(13) {
+                    String::new()
+                } else {
+                    text(5)
+                },
+            ]
+        })
+        .collect();
+    let row = |i: usize| {
+        let [trace, session, input, output] = &texts[i];
+        let session = (!i.is_multiple_of(17)).then_some(session.as_str());
+        // Some equal times, so that the trace id decides.
+        (
+            Some(trace.as_str()),
+            session,
+            Some((i / 3) as i64),
+            Some(input.as_str()),
+            Some(output.as_str()),
+        )
+    };
+    let all: Vec<_> = (0..90).map(row).collect();
+    write_parquet(&at("one.parquet"), &[traces(&all)], 1000);
+    let expected = score(
+        &[at("one.parquet").display().to_string()],
+        &at("expected"),
+        "1",
+    );
+
+    // Reversed rows, small row groups, three files given in the wrong order, more threads.
+    let mut reversed = all.clone();
+    reversed.reverse();
+    for (part, rows) in reversed.chunks(30).enumerate() {
+        write_parquet(&at(&format!("part-{part}.parquet")), &[traces(rows)], 7);
+    }
+    let parts: Vec<String> = [2, 0, 1]
+        .map(|p| at(&format!("part-{p}.parquet")).display().to_string())
+        .to_vec();
+    for (name, threads) in [("two", "2"), ("five", "5")] {
+        let got = score(&parts, &at(name), threads);
+        assert_eq!(
+            got.keys().collect::<Vec<_>>(),
+            expected.keys().collect::<Vec<_>>()
+        );
+        for (file, bytes) in &got {
+            assert!(
+                *bytes == expected[file],
+                "{file} differs with {threads} threads and three files"
+            );
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn session_scores_do_not_depend_on_the_order_of_traces(
+        signals in prop::collection::vec((prop::option::of(0.0..1.0f64), prop::option::of(0.0..1.0f64), prop::option::of(0.0..1.0f64), prop::option::of(0.0..1.0f64)), 1..40),
+        turn in 0usize..40,
+    ) {
+        use nightmill::metric::{SessionSignals, SignalWeights, Signals};
+        let ids: Vec<String> = (0..signals.len()).map(|i| i.to_string()).collect();
+        let mut ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+        let mut signals: Vec<Signals> = signals
+            .into_iter()
+            .map(|(confidence, loop_detection, tool_correctness, coherence)| Signals { confidence, loop_detection, tool_correctness, coherence })
+            .collect();
+        let weights = SignalWeights::default();
+        let both = |ids: &[&str], signals: &[Signals]| {
+            let session = SessionSignals { trace_ids: ids, signals, any_source: true };
+            let reliability = nightmill::metric::agent_reliability::agent_reliability(session, &weights);
+            let consistency = nightmill::metric::agent_consistency::agent_consistency(session, &weights);
+            (reliability.score_raw.to_bits(), consistency.score_raw.to_bits(), consistency.score)
+        };
+        let before = both(&ids, &signals);
+        let turn = turn % signals.len();
+        signals.rotate_left(turn);
+        ids.rotate_left(turn);
+        signals.reverse();
+        ids.reverse();
+        prop_assert_eq!(both(&ids, &signals), before);
+        // A perfect trace more never makes a session less consistent.
+        signals.push(Signals { confidence: Some(1.0), loop_detection: Some(1.0), tool_correctness: Some(1.0), coherence: Some(1.0) });
+        ids.push("perfect");
+        prop_assert!(both(&ids, &signals).2 >= before.2);
+    }
+}

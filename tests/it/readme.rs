@@ -1,0 +1,48 @@
+//! Every command of the documents works as written, in order.
+
+use crate::support::{program, root};
+
+/// Commands that a test can't run inside itself.
+const BUILDS: &[&str] = &["cargo test", "cargo bench", "cargo build", "cargo install"];
+
+#[test]
+fn every_command_of_the_readme_works() {
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    // The commands write to runs/ below the working folder.
+    std::os::unix::fs::symlink(root().join("datasets"), folder.path().join("datasets")).unwrap();
+    let program_path = program().get_program().to_owned();
+    let (mut inside, mut ran) = (false, 0);
+    for line in readme.lines() {
+        match line.trim() {
+            "```sh" => inside = true,
+            "```" => inside = false,
+            command if inside && !command.is_empty() => {
+                if BUILDS.iter().any(|b| command.starts_with(b)) {
+                    continue;
+                }
+                let rest = command
+                    .strip_prefix("cargo run --release -- ")
+                    .or_else(|| command.strip_prefix("nightmill "))
+                    .unwrap_or_else(|| {
+                        panic!("README has a command that no test can run: {command}")
+                    });
+                let mut shell = std::process::Command::new("sh");
+                shell
+                    .current_dir(folder.path())
+                    .arg("-c")
+                    .arg(format!("\"$PROGRAM\" {rest}"));
+                let output = shell.env("PROGRAM", &program_path).output();
+                let output = output.unwrap();
+                assert!(
+                    output.status.success(),
+                    "{command}\n{}",
+                    String::from_utf8_lossy(&output.stderr)
+                );
+                ran += 1;
+            }
+            _ => {}
+        }
+    }
+    assert!(ran >= 5, "only {ran} commands found");
+}
