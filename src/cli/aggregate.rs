@@ -26,6 +26,10 @@ pub(super) struct AggregateArgs {
 pub(super) fn run(args: AggregateArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
     let mut settings = args.settings.complete(config)?;
     request::local_paths(&args.paths)?;
+    if settings.signals.is_some() {
+        let message = "--signals: aggregate takes its signals from the files it is given";
+        return Err(SettingsError(message.into()).into());
+    }
     let session_metrics = crate::metric::ALL
         .iter()
         .filter(|m| m.level == Level::Session);
@@ -45,6 +49,7 @@ pub(super) fn run(args: AggregateArgs, config: Option<&Path>) -> Result<Outcome,
     }
     let request = AggregateRequest {
         paths: args.paths,
+        format: request::format(&settings)?,
         out: args.out,
         overwrite: settings.overwrite,
         map: request::column_map(&settings)?,

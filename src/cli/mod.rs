@@ -56,13 +56,27 @@ impl Cli {
     pub fn run(self) -> ExitCode {
         start_logs(self.verbose, self.log_json);
         let config = self.config.as_deref();
-        let result = match self.command {
-            Command::Score(args) => score::run(args, config),
-            Command::Aggregate(args) => aggregate::run(args, config),
-            Command::Embed(args) => embed::run(args, config),
-            Command::Sql(args) => sql::run(args, config),
-            Command::Metrics(args) => metrics::run(&args),
-        };
+        // Decoders have assertions that corrupt files can reach. Such a panic is an error like any
+        // other: one line for the user, the rest for the log.
+        std::panic::set_hook(Box::new(|panic| tracing::debug!("{panic}")));
+        let result =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match self.command {
+                Command::Score(args) => score::run(args, config),
+                Command::Aggregate(args) => aggregate::run(args, config),
+                Command::Embed(args) => embed::run(args, config),
+                Command::Sql(args) => sql::run(args, config),
+                Command::Metrics(args) => metrics::run(&args),
+            }));
+        let result = result.unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text
+                .or_else(|| panic.downcast_ref::<&str>().copied())
+                .unwrap_or("no message");
+            Err(format!(
+                "an input file is corrupt, or this is a defect of nightmill ({text}); see -vv"
+            )
+            .into())
+        });
         match result {
             Ok(outcome) => outcome.into(),
             Err(error) => {

@@ -183,7 +183,7 @@ fn write_problems(out: &mut String, s: &Summary) -> std::fmt::Result {
     }
     for (metric, count) in &s.sessions_without_evidence {
         lines.push(format!(
-            "{} sessions have a {metric} that rests on no trace (evaluated_traces = 0)",
+            "{} sessions whose {metric} rests on no trace (evaluated_traces = 0)",
             grouped(*count)
         ));
     }

@@ -13,8 +13,8 @@ use crate::engine::{
 };
 use crate::metric::{ALL, Level, SIGNALS};
 use crate::trace::{
-    BatchLimits, Code, ColumnMap, OnBadFile, Quarantine, ReadOptions, TraceColumns, TraceSource,
-    discover, repeated_trace_ids,
+    BatchLimits, Code, ColumnMap, OnBadFile, Quarantine, ReadOptions, SourceFormat, TraceColumns,
+    TraceSource, discover, repeated_trace_ids,
 };
 
 /// A validated request.
@@ -22,6 +22,8 @@ use crate::trace::{
 pub struct AggregateRequest {
     /// Files, folders and globs with `trace_id`, `session_id`, `started_at` and signals.
     pub paths: Vec<String>,
+    /// Read only files of this format.
+    pub format: Option<SourceFormat>,
     /// The run directory to make.
     pub out: PathBuf,
     /// Replace an existing run directory.
@@ -53,7 +55,7 @@ const MERGED: &str = "SELECT trace_id, \
 /// [`RunError`]; no directory is left then.
 pub fn aggregate(request: &AggregateRequest) -> Result<(Summary, PathBuf), RunError> {
     let mut stages = Stages::new();
-    let files = discover(&request.paths, None)?;
+    let files = discover(&request.paths, request.format)?;
     let reading = |signals: Vec<String>| ReadOptions {
         columns: TraceColumns {
             input: false,
@@ -79,7 +81,8 @@ pub fn aggregate(request: &AggregateRequest) -> Result<(Summary, PathBuf), RunEr
             SIGNALS.map(|(name, _)| name).join(", ")
         )));
     }
-    let run = RunDirectory::create(&request.out, request.overwrite)?;
+    let inputs: Vec<PathBuf> = files.iter().map(|file| file.path.clone()).collect();
+    let run = RunDirectory::create(&request.out, request.overwrite, &inputs)?;
     let ids = || TraceSource::open(files.clone(), reading(Vec::new()), Arc::default());
     let merge_repeated = repeated_trace_ids(ids, request.engine.index_memory() / 32)?;
     stages.end("open and check");
@@ -89,11 +92,14 @@ pub fn aggregate(request: &AggregateRequest) -> Result<(Summary, PathBuf), RunEr
     stages.end("aggregate and write");
 
     let (rows_read, quarantined) = (source.rows_read(), quarantine.rows());
-    let merged = rows_read.checked_sub(quarantined + traces).ok_or_else(|| {
-        RunError::Plan(format!(
-            "rows don't add up: {rows_read} read, {quarantined} quarantined, {traces} used"
-        ))
-    })?;
+    let merged = rows_read
+        .checked_sub(quarantined + traces)
+        .filter(|merged| *merged == 0 || merge_repeated)
+        .ok_or_else(|| {
+            RunError::Plan(format!(
+                "rows don't add up: {rows_read} read, {quarantined} quarantined, {traces} used"
+            ))
+        })?;
     let entries = quarantine.sorted();
     quarantine_rows::write(&run, &entries)?;
     let distribution = |name: &str| match name {

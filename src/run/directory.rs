@@ -5,8 +5,18 @@ use std::path::{Path, PathBuf};
 
 use super::RunError;
 
-/// What a finished run directory always holds, and nothing else does.
+/// Written last: a directory without it is not finished.
 pub(super) const MANIFEST: &str = "manifest.json";
+/// Everything that a run directory may hold.
+const CONTENT: [&str; 7] = [
+    MANIFEST,
+    "summary.json",
+    "report.html",
+    "traces",
+    "sessions",
+    "scores",
+    "quarantine",
+];
 const LOCK: &str = ".lock";
 
 /// A run directory under construction. Dropping it without [`RunDirectory::commit`] removes it.
@@ -30,12 +40,14 @@ fn name_of(target: &Path) -> Result<String, RunError> {
 
 impl RunDirectory {
     /// Starts a directory that will become `target`. Leftovers of runs that were killed are removed.
+    /// `inputs` are files and folders that the run reads: replacing `target` must not remove them.
     ///
     /// # Errors
     /// If `target` exists and `overwrite` is false or it is no run directory; if its parent can't be
     /// written to.
-    pub fn create(target: &Path, overwrite: bool) -> Result<Self, RunError> {
+    pub fn create(target: &Path, overwrite: bool, inputs: &[PathBuf]) -> Result<Self, RunError> {
         check_target(target, overwrite)?;
+        check_inputs(target, inputs)?;
         let name = name_of(target)?;
         let parent = match target.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
@@ -83,7 +95,13 @@ impl RunDirectory {
         let lock = self.path().join(LOCK);
         fs::remove_file(&lock).map_err(|e| failed(&lock, e))?;
         set_readable(self.path());
-        let aside = self.path().with_extension("replaced");
+        let own = self
+            .path()
+            .file_name()
+            .map(|n| n.to_string_lossy().replace(".partial-", ".replaced-"));
+        let aside = self
+            .path()
+            .with_file_name(own.unwrap_or_else(|| ".replaced".into()));
         let replaces = self.target.exists();
         if replaces {
             fs::rename(&self.target, &aside).map_err(|e| failed(&self.target, e))?;
@@ -125,14 +143,50 @@ fn check_target(target: &Path, overwrite: bool) -> Result<(), RunError> {
             "`{shown}` exists; choose another --out, or give --overwrite to replace it"
         )));
     }
-    let empty =
-        metadata.is_dir() && fs::read_dir(target).is_ok_and(|mut entries| entries.next().is_none());
-    if !empty && !target.join(MANIFEST).is_file() {
-        return Err(RunError::Request(format!(
-            "`{shown}` is not a run directory (it has no {MANIFEST}), so --overwrite leaves it alone; choose another --out"
-        )));
+    let entries: Vec<String> = fs::read_dir(target)
+        .map(|entries| {
+            entries
+                .flatten()
+                .map(|e| e.file_name().to_string_lossy().into_owned())
+                .collect()
+        })
+        .unwrap_or_default();
+    let manifest = fs::read(target.join(MANIFEST)).ok();
+    let manifest: Option<serde_json::Value> =
+        manifest.and_then(|m| serde_json::from_slice(&m).ok());
+    let is_run = manifest.is_some_and(|m| m.get("nightmill").is_some());
+    let foreign = entries
+        .iter()
+        .find(|name| !CONTENT.contains(&name.as_str()));
+    if metadata.is_dir() && (entries.is_empty() || (is_run && foreign.is_none())) {
+        return Ok(());
     }
-    Ok(())
+    let why = match foreign {
+        Some(name) if is_run => format!("holds `{name}`, which is no part of a run"),
+        _ => format!("is not a run directory (it has no {MANIFEST} of nightmill)"),
+    };
+    Err(RunError::Request(format!(
+        "`{shown}` {why}, so --overwrite leaves it alone; choose another --out"
+    )))
+}
+
+/// Refuses to replace a directory that holds what the run reads.
+fn check_inputs(target: &Path, inputs: &[PathBuf]) -> Result<(), RunError> {
+    let Ok(target) = target.canonicalize() else {
+        return Ok(());
+    };
+    match inputs.iter().find(|input| {
+        input
+            .canonicalize()
+            .is_ok_and(|input| input.starts_with(&target))
+    }) {
+        None => Ok(()),
+        Some(input) => Err(RunError::Request(format!(
+            "`{}` is inside `{}`, which --overwrite would remove; choose another --out",
+            input.display(),
+            target.display()
+        ))),
+    }
 }
 
 /// Removes partial directories whose process is gone: nobody holds their lock.

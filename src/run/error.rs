@@ -24,7 +24,7 @@ pub enum RunError {
     #[error(transparent)]
     Embed(#[from] EmbedError),
     /// Writing failed: a full disk, a missing permission.
-    #[error("can't write `{path}`: {problem}; nothing was left behind")]
+    #[error("can't write `{path}`: {problem}; no result was left behind")]
     Write {
         /// The file or folder.
         path: PathBuf,

@@ -139,7 +139,16 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
         Arc::clone(&quarantine),
     )?);
     let _ = progress.source.set(Arc::clone(&source));
-    let run = RunDirectory::create(&request.out, request.overwrite)?;
+    if source.rows_expected() == Some(0) && quarantine.sorted().is_empty() {
+        return Err(RunError::Request(format!(
+            "no rows to score: {} files were opened and all are empty",
+            source.files().count()
+        )));
+    }
+    let mut inputs: Vec<PathBuf> = files.iter().map(|file| file.path.clone()).collect();
+    inputs.extend(request.signals.as_ref().map(PathBuf::from));
+    inputs.extend(request.engine.model.clone());
+    let run = RunDirectory::create(&request.out, request.overwrite, &inputs)?;
     let merge_repeated = repeats(request, &files)?;
     stages.end("open and check");
 
@@ -307,7 +316,8 @@ async fn execute(
     let written = writer
         .join()
         .map_err(|_| RunError::Plan("the writer of trace rows panicked".into()))?;
-    let (last_part, trace_counts) = written?;
+    let (last_part, mut trace_counts) = written?;
+    trace_counts.merged = merge_repeated;
     ran?;
     let session_counts = session_rows.finish(last_part + 1)?;
     let given = given.map(|given| Given {
@@ -344,7 +354,8 @@ fn summarise(
     let rules = &request.rules;
     let (rows_read, quarantined) = (source.rows_read(), quarantine.rows());
     let kept = rows_read.checked_sub(quarantined);
-    let merged = kept.and_then(|kept| kept.checked_sub(traces.traces)).ok_or_else(|| {
+    let merged = kept.and_then(|kept| kept.checked_sub(traces.traces))
+        .filter(|merged| *merged == 0 || traces.merged).ok_or_else(|| {
         RunError::Plan(format!(
             "rows don't add up: {rows_read} read, {quarantined} quarantined, {} scored; nothing was written",
             traces.traces

@@ -196,6 +196,8 @@ pub(super) struct TraceCounts {
     pub without_session: u64,
     pub failed_signals: u64,
     pub with_given_signals: u64,
+    /// Whether the plan merges rows of one trace id; it must not lose any otherwise.
+    pub merged: bool,
     pub coherence: Distribution,
     pub loop_detection: Distribution,
 }

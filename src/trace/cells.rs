@@ -160,12 +160,9 @@ impl BatchBuilder {
             .as_deref()
             .map(|b| utf8("session_id", b))
             .transpose()?;
-        let name = row.name.as_deref().map(|b| utf8("name", b)).transpose()?;
-        let environment = row
-            .environment
-            .as_deref()
-            .map(|b| utf8("environment", b))
-            .transpose()?;
+        // Labels for reports only: a broken one is no reason to set the row aside.
+        let name = row.name.as_deref().map(String::from_utf8_lossy);
+        let environment = row.environment.as_deref().map(String::from_utf8_lossy);
         let input = self.text("input", &row.input)?;
         let output = self.text("output", &row.output)?;
 

@@ -64,9 +64,8 @@ pub fn discover(
             found.entry(whole).or_insert(file);
         }
     }
-    let mut files: Vec<SourceFile> = found.into_values().collect();
-    files.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(files)
+    // In the order of the files' real paths: how a path was spelled changes nothing.
+    Ok(found.into_values().collect())
 }
 
 fn failed(given: &str, problem: impl ToString) -> TraceError {
@@ -134,13 +133,19 @@ fn in_folder(
 }
 
 fn matching(given: &str, format: Option<SourceFormat>) -> Result<Vec<SourceFile>, TraceError> {
-    let glob = GlobBuilder::new(given)
+    // `./x`, `x//y` and `x/./y` are spellings of what the walk calls `x` and `x/y`.
+    let pattern: PathBuf = Path::new(given)
+        .components()
+        .filter(|c| *c != std::path::Component::CurDir)
+        .collect();
+    let pattern = pattern.to_string_lossy().into_owned();
+    let glob = GlobBuilder::new(&pattern)
         .literal_separator(true)
         .build()
         .map_err(|e| failed(given, format!("not a usable glob: {e}")))?
         .compile_matcher();
     // Walk from the last folder before the first wildcard.
-    let mut base: PathBuf = Path::new(given)
+    let mut base: PathBuf = Path::new(&pattern)
         .components()
         .take_while(|part| !is_glob(&part.as_os_str().to_string_lossy()))
         .collect();

@@ -50,6 +50,13 @@ pub(super) fn read_lines(
             });
         }
         let content = bytes.trim_ascii();
+        // Some exporters begin a file with a byte-order mark.
+        let content = match number {
+            0 => content
+                .strip_prefix("\u{feff}".as_bytes())
+                .unwrap_or(content),
+            _ => content,
+        };
         if !content.is_empty() && !each(number, parsed(content))? {
             return Ok(());
         }
@@ -71,35 +78,46 @@ fn parsed(line: &[u8]) -> Result<Line, (Code, String)> {
     }
 }
 
-/// Refuses a file whose first object lacks a wanted column (rows further down may lack any).
+/// Refuses a file none of whose first lines has a wanted column.
 pub(super) fn check_columns(
     path: &Path,
     partition: &[(String, String)],
     wanted: &TraceColumns,
     map: &ColumnMap,
 ) -> Result<(), TraceError> {
-    let mut problem = None;
+    // Any row may leave out what is null in it, so the first ones are looked at together.
+    const LINES: usize = 1000;
+    let mut present: Vec<String> = Vec::new();
+    let mut lines = 0;
     read_lines(path, |_, line| {
-        let Ok(line) = line else { return Ok(true) };
-        let present: Vec<String> = line.members.iter().map(|(key, _)| key.clone()).collect();
-        let needed = [
-            ("trace_id", true),
-            ("started_at", true),
-            ("session_id", wanted.session_required),
-            ("input", wanted.input),
-            ("output", wanted.output),
-        ];
-        problem = needed
-            .iter()
-            .filter(|(_, needed)| *needed)
-            .map(|(canonical, _)| (map.column(canonical), *canonical))
-            .find(|(column, _)| {
-                !present.iter().any(|p| p == column) && !partition.iter().any(|(k, _)| k == column)
-            })
-            .map(|(column, canonical)| missing_column(path, column, canonical, &present));
-        Ok(false)
+        if let Ok(line) = line {
+            for (key, _) in line.members {
+                if !present.contains(&key) {
+                    present.push(key);
+                }
+            }
+            lines += 1;
+        }
+        Ok(lines < LINES)
     })?;
-    problem.map_or(Ok(()), Err)
+    let needed = [
+        ("trace_id", true),
+        ("started_at", true),
+        ("session_id", wanted.session_required),
+        ("input", wanted.input),
+        ("output", wanted.output),
+    ];
+    let missing = needed
+        .iter()
+        .filter(|(_, needed)| *needed && lines > 0)
+        .map(|(canonical, _)| (map.column(canonical), *canonical))
+        .find(|(column, _)| {
+            !present.iter().any(|p| p == column) && !partition.iter().any(|(key, _)| key == column)
+        });
+    match missing {
+        Some((column, canonical)) => Err(missing_column(path, column, canonical, &present)),
+        None => Ok(()),
+    }
 }
 
 impl Line {
@@ -123,6 +141,21 @@ impl Line {
                 Json::Integer(digits) => digits.parse().ok(),
                 _ => return Err(format!("`{name}` is not a number")),
             });
+        }
+        Ok(())
+    }
+
+    /// Refuses a line whose ids are neither text nor whole numbers: reading them as missing would
+    /// tear sessions apart without a word.
+    pub fn check_ids(&self, map: &ColumnMap) -> Result<(), String> {
+        for canonical in ["trace_id", "session_id"] {
+            let name = map.column(canonical);
+            if !matches!(
+                self.member(name),
+                Json::Null | Json::String(_) | Json::Integer(_)
+            ) {
+                return Err(format!("`{name}` is neither text nor a whole number"));
+            }
         }
         Ok(())
     }

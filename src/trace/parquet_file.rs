@@ -549,12 +549,20 @@ fn find_columns(
         at => Ok(at),
     };
     let label = |t: &DataType| {
-        matches!(t, DataType::BinaryView | DataType::FixedSizeBinary(16)) || t.is_integer()
+        // A column that is null throughout has no better type to give.
+        matches!(
+            t,
+            DataType::BinaryView | DataType::FixedSizeBinary(16) | DataType::Null
+        ) || t.is_integer()
     };
     let time = |t: &DataType| {
         matches!(
             t,
-            DataType::BinaryView | DataType::Timestamp(..) | DataType::Date32 | DataType::Date64
+            DataType::BinaryView
+                | DataType::Timestamp(..)
+                | DataType::Date32
+                | DataType::Date64
+                | DataType::Null
         )
     };
     let text = |canonical: &str| -> Result<Option<(usize, TextEncoding)>, TraceError> {

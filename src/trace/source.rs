@@ -283,6 +283,7 @@ impl TraceSource {
                 seen.set(seen.get() + 1);
                 let (columns, map) = (&self.options.columns, &self.options.map);
                 let line = line.and_then(|line| {
+                    line.check_ids(map).map_err(|e| (Code::InvalidValue, e))?;
                     line.signals(columns, &mut signals)
                         .map_err(|e| (Code::InvalidValue, e))?;
                     Ok(line)

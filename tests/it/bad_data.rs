@@ -231,6 +231,7 @@ fn wrong_files_and_columns_get_an_error_that_names_them() {
         10,
     );
     std::fs::write(at("text.txt"), "hello").unwrap();
+    write_parquet(&at("rows.parquet"), &[small().slice(0, 0)], 10);
     for (file, words) in [
         ("empty.parquet", vec!["empty.parquet"]),
         ("magic.parquet", vec!["magic.parquet", "Parquet"]),
@@ -246,6 +247,7 @@ fn wrong_files_and_columns_get_an_error_that_names_them() {
             vec!["types.parquet", "`started_at`", "Float64"],
         ),
         ("text.txt", vec!["text.txt", "--format"]),
+        ("rows.parquet", vec!["no rows"]),
     ] {
         let (ran, _out) = score(&at(file), &[]);
         assert_eq!(ran.code, Some(2), "{file}: {ran:?}");
@@ -285,6 +287,21 @@ fn broken_lines_of_json_lines_are_quarantined() {
         (s["rows_read"].as_u64(), s["traces"].as_u64()),
         (Some(4), Some(1))
     );
+
+    // Ids that are no ids are set aside, keys may be missing in a line, a byte-order mark is skipped.
+    let odd = line("c", "\"x\"").replace("\"s\"", "1.5");
+    let short = r#"{"trace_id":"d","started_at":"2026-01-01T00:00:00Z"}"#.to_owned();
+    std::fs::write(
+        &file,
+        format!("\u{feff}{short}\n{odd}\n{}\n", line("e", "\"y\"")),
+    )
+    .unwrap();
+    let (ran, out) = score(&file, &[]);
+    assert!(
+        ran.code == Some(3) && ran.stdout.contains("invalid_value"),
+        "{ran:?}"
+    );
+    assert_eq!(summary(&out.path().join("run"))["traces"], 2);
 }
 
 #[test]

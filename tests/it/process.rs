@@ -40,6 +40,26 @@ fn existing_output_is_refused_and_overwritten_only_if_it_is_a_run() {
         "{foreign:?}"
     );
     assert_eq!(entries(folder.path()), ["run"], "leftovers");
+    // Nor is a run replaced that holds something else, or what the new run reads.
+    std::fs::remove_dir_all(&run).unwrap();
+    assert_eq!(score(&[]).code, Some(0));
+    let own = nightmill([
+        "aggregate",
+        &format!("{out}/traces"),
+        "--out",
+        &out,
+        "--overwrite",
+    ]);
+    assert!(
+        own.code == Some(2) && own.stderr.contains("would remove"),
+        "{own:?}"
+    );
+    std::fs::write(run.join("thesis.txt"), "precious").unwrap();
+    let precious = score(&["--overwrite"]);
+    assert!(
+        precious.code == Some(2) && precious.stderr.contains("thesis.txt"),
+        "{precious:?}"
+    );
 }
 
 #[test]

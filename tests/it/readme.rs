@@ -13,6 +13,7 @@ fn every_command_of_the_readme_works() {
     std::os::unix::fs::symlink(root().join("datasets"), folder.path().join("datasets")).unwrap();
     let program_path = program().get_program().to_owned();
     let (mut inside, mut ran) = (false, 0);
+    let mut printed = String::new();
     for line in readme.lines() {
         match line.trim() {
             "```sh" => inside = true,
@@ -39,10 +40,34 @@ fn every_command_of_the_readme_works() {
                     "{command}\n{}",
                     String::from_utf8_lossy(&output.stderr)
                 );
+                if ran == 0 {
+                    printed = String::from_utf8_lossy(&output.stdout).into_owned();
+                }
                 ran += 1;
             }
             _ => {}
         }
     }
+    // The output shown under the first command is what it prints, but for times and speeds.
+    let shown = readme
+        .split("```text\n")
+        .nth(1)
+        .and_then(|block| block.split("```").next())
+        .unwrap();
+    let stable = shown.lines().filter(|line| {
+        !line.is_empty()
+            && !line.contains('…')
+            && !line.contains("tokens/s")
+            && !line.starts_with("time:")
+    });
+    let mut checked = 0;
+    for line in stable {
+        assert!(
+            printed.lines().any(|l| l == line),
+            "README shows a line that the command does not print: {line}"
+        );
+        checked += 1;
+    }
+    assert!(checked >= 8, "only {checked} lines of output are shown");
     assert!(ran >= 5, "only {ran} commands found");
 }
