@@ -75,7 +75,11 @@ pub(super) fn register(context: &SessionContext, options: &EngineOptions) {
         session_metrics::Metric::Reliability,
         session_metrics::Metric::Consistency,
     ] {
-        let function = session_metrics::SessionMetric::new(metric, options.weights.clone());
+        let function = session_metrics::SessionMetric::new(
+            metric,
+            options.weights.clone(),
+            options.threads > 1,
+        );
         context.register_udaf(AggregateUDF::from(function));
     }
 }
