@@ -1,6 +1,6 @@
 //! Every command of the documents works as written, in order.
 
-use crate::support::{program, root};
+use crate::support::{program, root, without_settings};
 
 /// Commands that a test can't run inside itself.
 const BUILDS: &[&str] = &["cargo test", "cargo bench", "cargo build", "cargo install"];
@@ -33,6 +33,7 @@ fn every_command_of_the_readme_works() {
                     .current_dir(folder.path())
                     .arg("-c")
                     .arg(format!("\"$PROGRAM\" {rest}"));
+                without_settings(&mut shell);
                 let output = shell.env("PROGRAM", &program_path).output();
                 let output = output.unwrap();
                 assert!(

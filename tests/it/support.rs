@@ -99,12 +99,18 @@ pub struct Ran {
 pub fn program() -> std::process::Command {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_nightmill"));
     command.current_dir(root());
+    without_settings(&mut command);
+    command
+}
+
+/// Takes every `NIGHTMILL_` variable out of a command's environment: those that tests read are no
+/// settings of the program, and it refuses what it does not know.
+pub fn without_settings(command: &mut std::process::Command) {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("NIGHTMILL_") {
             command.env_remove(name);
         }
     }
-    command
 }
 
 /// Runs the program. A panic is never the right answer, whatever the test is about.
