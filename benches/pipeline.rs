@@ -171,7 +171,6 @@ fn plan(
             spill_folder: folder.path().to_owned(),
             embedding: Some(Arc::clone(service)),
             window: 3,
-            loop_threshold: None,
             weights: SignalWeights::default(),
             text_mode: TextMode::Compat,
         })

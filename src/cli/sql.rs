@@ -98,7 +98,6 @@ pub(super) fn run(args: SqlArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
         spill_folder: folder.path().to_owned(),
         embedding,
         window: rules.window,
-        loop_threshold: None,
         weights: rules.weights.clone(),
         text_mode: rules.text_mode,
     })

@@ -1,56 +1,118 @@
 //! A loop detection on its way from the window to the result files.
+//!
+//! Window functions return one scalar a row. A binary cell with nothing but the numbers is the cheapest
+//! that holds a whole detection: it is merged and copied with its row, so metadata and reasons are
+//! written only where the row ends.
 
-use crate::metric::loop_detection::LoopDetection;
+use crate::metric::NonFinite;
+use crate::metric::loop_detection::{Comparison, LoopDetection};
 
-/// One trace's loop detection, packed: score, strongest comparison and metadata in one binary cell.
-/// Window functions return one scalar a row; a binary cell is the cheapest that holds it all.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LoopRecord<'a> {
-    /// Unrounded score in [0, 1]; NaN if the metric failed.
-    pub score_raw: f64,
-    /// How many traces back the most similar output is, if anything was compared.
-    pub strongest_back: Option<u8>,
-    /// The metadata object, or the failure's reason.
-    pub text: &'a str,
+const NO_CONTEXT: u8 = 0;
+const EMPTY_OUTPUT: u8 = 1;
+const NO_PREVIOUS_OUTPUTS: u8 = 2;
+const COMPARED: u8 = 3;
+const NON_FINITE: u8 = 4;
+
+/// Bytes of a comparison: how far back, cosine, word overlap.
+const COMPARISON: usize = 2 + 8 + 8;
+
+/// Packs a detection or its failure.
+pub(super) fn pack_loop_record(detection: &Result<LoopDetection, NonFinite>) -> Vec<u8> {
+    match detection {
+        Err(NonFinite) => vec![NON_FINITE],
+        Ok(LoopDetection::NoContext) => vec![NO_CONTEXT],
+        Ok(LoopDetection::EmptyOutput) => vec![EMPTY_OUTPUT],
+        Ok(LoopDetection::NoPreviousOutputs) => vec![NO_PREVIOUS_OUTPUTS],
+        Ok(LoopDetection::Compared {
+            comparisons,
+            earlier,
+            threshold: _,
+        }) => {
+            let mut bytes = Vec::with_capacity(1 + 8 + comparisons.len() * COMPARISON);
+            bytes.push(COMPARED);
+            bytes.extend((*earlier as u64).to_le_bytes());
+            for comparison in comparisons {
+                // Windows have at most 1,000 traces.
+                let back = u16::try_from(comparison.back).unwrap_or(u16::MAX);
+                bytes.extend(back.to_le_bytes());
+                bytes.extend(comparison.cosine.to_le_bytes());
+                bytes.extend(comparison.jaccard.to_le_bytes());
+            }
+            bytes
+        }
+    }
 }
 
-const HEAD: usize = 9;
+/// Unpacks a cell of the plan's `loop_record` column, with the threshold in force; `None` if the bytes
+/// are no record.
+pub fn unpack_loop_record(
+    bytes: &[u8],
+    threshold: f64,
+) -> Option<Result<LoopDetection, NonFinite>> {
+    let (kind, rest) = bytes.split_first()?;
+    Some(match *kind {
+        NON_FINITE => Err(NonFinite),
+        NO_CONTEXT => Ok(LoopDetection::NoContext),
+        EMPTY_OUTPUT => Ok(LoopDetection::EmptyOutput),
+        NO_PREVIOUS_OUTPUTS => Ok(LoopDetection::NoPreviousOutputs),
+        COMPARED => {
+            let (earlier, rest) = rest.split_first_chunk::<8>()?;
+            Ok(LoopDetection::Compared {
+                comparisons: rest
+                    .chunks(COMPARISON)
+                    .map(comparison)
+                    .collect::<Option<_>>()?,
+                earlier: usize::try_from(u64::from_le_bytes(*earlier)).ok()?,
+                threshold,
+            })
+        }
+        _ => return None,
+    })
+}
 
-impl<'a> LoopRecord<'a> {
-    /// Packs a detection. `trace_id_back(n)` names the trace `n` places before this one.
-    pub(super) fn pack<'t>(
-        detection: &LoopDetection,
-        trace_id_back: impl Fn(usize) -> Option<&'t str>,
-    ) -> Vec<u8> {
-        let mut metadata = String::with_capacity(512);
-        detection.push_metadata(&mut metadata, trace_id_back);
-        let back = detection
-            .strongest()
-            .map_or(0, |c| u8::try_from(c.back).unwrap_or(u8::MAX));
-        Self::bytes(detection.score_raw(), back, &metadata)
+fn comparison(bytes: &[u8]) -> Option<Comparison> {
+    let (back, rest) = bytes.split_first_chunk::<2>()?;
+    let (cosine, rest) = rest.split_first_chunk::<8>()?;
+    Some(Comparison {
+        back: u16::from_le_bytes(*back).into(),
+        cosine: f64::from_le_bytes(*cosine),
+        jaccard: f64::from_le_bytes(rest.try_into().ok()?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn detections() -> impl Strategy<Value = Result<LoopDetection, NonFinite>> {
+        let comparison =
+            (1usize..1001, 0.0..1.0f64, 0.0..1.0f64).prop_map(|(back, cosine, jaccard)| {
+                Comparison {
+                    back,
+                    cosine,
+                    jaccard,
+                }
+            });
+        prop_oneof![
+            Just(Err(NonFinite)),
+            Just(Ok(LoopDetection::NoContext)),
+            Just(Ok(LoopDetection::EmptyOutput)),
+            Just(Ok(LoopDetection::NoPreviousOutputs)),
+            (prop::collection::vec(comparison, 1..5), any::<usize>()).prop_map(
+                |(comparisons, earlier)| Ok(LoopDetection::Compared {
+                    comparisons,
+                    earlier,
+                    threshold: 0.5
+                })
+            ),
+        ]
     }
 
-    /// Packs a failure.
-    pub(super) fn pack_failure(reason: &str) -> Vec<u8> {
-        Self::bytes(f64::NAN, 0, reason)
-    }
-
-    fn bytes(score: f64, back: u8, text: &str) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(HEAD + text.len());
-        bytes.extend(score.to_le_bytes());
-        bytes.push(back);
-        bytes.extend(text.as_bytes());
-        bytes
-    }
-
-    /// Unpacks a cell; `None` if the bytes are no record.
-    pub fn unpack(bytes: &'a [u8]) -> Option<Self> {
-        let (score, rest) = bytes.split_first_chunk::<8>()?;
-        let (back, text) = rest.split_first()?;
-        Some(Self {
-            score_raw: f64::from_le_bytes(*score),
-            strongest_back: (*back > 0).then_some(*back),
-            text: std::str::from_utf8(text).ok()?,
-        })
+    proptest! {
+        #[test]
+        fn what_is_packed_comes_out_again(detection in detections()) {
+            prop_assert_eq!(unpack_loop_record(&pack_loop_record(&detection), 0.5), Some(detection));
+        }
     }
 }

@@ -9,7 +9,7 @@ mod tap;
 mod trace_table;
 
 pub use functions::{FunctionDoc, documented};
-pub use loop_record::LoopRecord;
+pub use loop_record::unpack_loop_record;
 pub use plan::{ScorePlan, SessionPlan, for_each_batch};
 pub use session::{EngineOptions, engine_session};
 pub use sql_table::FilesAsTables;

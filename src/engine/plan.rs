@@ -111,7 +111,7 @@ impl ScorePlan {
         ));
         let record = match self.loop_detection {
             true => {
-                "CASE WHEN session_id IS NOT NULL THEN loop_record(output_text, trace_id) OVER \
+                "CASE WHEN session_id IS NOT NULL THEN loop_record(output_text) OVER \
                  (PARTITION BY session_id ORDER BY started_at, started_at_nanos, trace_id) END"
             }
             false => "CAST(NULL AS BYTEA)",

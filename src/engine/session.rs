@@ -30,8 +30,6 @@ pub struct EngineOptions {
     pub embedding: Option<Arc<EmbeddingService>>,
     /// Traces that loop detection looks back at.
     pub window: usize,
-    /// Threshold of `loop_detection`, as the user gave it.
-    pub loop_threshold: Option<f64>,
     /// Weights of the session metrics.
     pub weights: SignalWeights,
     /// What `text_of` makes of JSON.

@@ -166,7 +166,6 @@ async fn execute(
         spill_folder: run.work(),
         embedding: None,
         window: rules.window,
-        loop_threshold: None,
         weights: rules.weights.clone(),
         text_mode: rules.text_mode,
     })?;

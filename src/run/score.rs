@@ -264,7 +264,6 @@ async fn execute(
         spill_folder: run.work(),
         embedding: Some(service),
         window: rules.window,
-        loop_threshold: rules.thresholds.get("loop_detection").copied(),
         weights: rules.weights.clone(),
         text_mode: rules.text_mode,
     })?;

@@ -1,6 +1,6 @@
 //! From scored rows of the plan to the tables `traces` and `scores`.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
@@ -13,7 +13,7 @@ use arrow::datatypes::{DataType, Field, Float64Type, Int32Type, Schema, SchemaRe
 
 use super::table_writer::TableWriter;
 use super::{Distribution, Rules, RunDirectory, RunError};
-use crate::engine::LoopRecord;
+use crate::engine::unpack_loop_record;
 use crate::metric::agent_reliability::step_risk;
 use crate::metric::coherence::Coherence;
 use crate::metric::{Metadata, Signals, round4, stored_value};
@@ -212,7 +212,51 @@ pub(super) struct TraceRows {
     labels: Option<ModelLabel>,
     /// Trace ids with given signals.
     given: HashSet<String>,
+    session: RecentIds,
     counts: TraceCounts,
+}
+
+/// The ids of the last traces of the session that is being written: loops name them.
+#[derive(Debug)]
+struct RecentIds {
+    session_id: Option<String>,
+    /// Oldest first.
+    trace_ids: VecDeque<String>,
+    window: usize,
+}
+
+impl RecentIds {
+    fn new(window: usize) -> Self {
+        Self {
+            session_id: None,
+            trace_ids: VecDeque::with_capacity(window),
+            window,
+        }
+    }
+
+    /// Forgets the ids of another session.
+    fn enter(&mut self, session_id: Option<&str>) {
+        if self.session_id.as_deref() != session_id {
+            self.session_id = session_id.map(str::to_owned);
+            self.trace_ids.clear();
+        }
+    }
+
+    fn push(&mut self, trace_id: &str) {
+        let mut id = match self.trace_ids.len() < self.window {
+            true => String::new(),
+            false => self.trace_ids.pop_front().unwrap_or_default(),
+        };
+        id.clear();
+        id.push_str(trace_id);
+        self.trace_ids.push_back(id);
+    }
+
+    /// The id of the trace `back` places before the one that is being written.
+    fn id_back(&self, back: usize) -> Option<&str> {
+        let at = self.trace_ids.len().checked_sub(back)?;
+        self.trace_ids.get(at).map(String::as_str)
+    }
 }
 
 /// A writer at work: batches go in at the sender, and what it counted comes out at the end.
@@ -242,6 +286,7 @@ impl TraceRows {
             rules: rules.clone(),
             labels,
             given: given.unwrap_or_default(),
+            session: RecentIds::new(rules.window),
             counts: TraceCounts::default(),
         })
     }
@@ -336,6 +381,7 @@ impl TraceRows {
             self.counts.with_given_signals += u64::from(self.given.contains(trace_id));
             self.counts.without_session += u64::from(session_id.is_none());
             let mut failed_here = false;
+            self.session.enter(session_id);
             buffer.clear();
             buffer.push('{');
 
@@ -385,38 +431,32 @@ impl TraceRows {
                 push_reused(&mut buffer, "loop_detection");
             } else if computes_loops && session_id.is_some() && records.is_valid(row) {
                 metadata.clear();
-                let record = LoopRecord::unpack(records.value(row));
-                let scored = match record.filter(|r| !r.score_raw.is_nan()) {
-                    Some(record) => {
-                        metadata.push_str(record.text);
-                        let score = round4(record.score_raw);
-                        self.counts.loop_detection.add(score, loop_threshold);
-                        // Every detection that compared something has a strongest comparison.
-                        let compared = record.strongest_back.map(|_| score >= loop_threshold);
-                        let reason = match compared {
-                            Some(_) => format!(
-                                "Max hybrid repetition score: {:.4}",
-                                round4(1.0 - record.score_raw)
-                            ),
-                            None => "Nothing to compare with.".to_owned(),
-                        };
+                let detection =
+                    unpack_loop_record(records.value(row), loop_threshold).ok_or_else(|| {
+                        arrow::error::ArrowError::ParseError("unreadable loop record".into())
+                    })?;
+                let scored = match detection {
+                    Ok(detection) => {
+                        detection.push_metadata(&mut metadata, |back| self.session.id_back(back));
+                        self.counts
+                            .loop_detection
+                            .add(detection.score(), loop_threshold);
+                        let compared = detection.success();
                         Scored {
-                            raw: Some(record.score_raw),
+                            raw: Some(detection.score_raw()),
                             passed: compared,
                             threshold: compared.map(|_| loop_threshold),
-                            reason,
+                            reason: detection.reason(),
                         }
                     }
-                    None => {
-                        let reason = LoopRecord::unpack(records.value(row))
-                            .map_or("unreadable record", |r| r.text);
-                        push_failure(&mut metadata, reason);
+                    Err(e) => {
+                        push_failure(&mut metadata, &e.to_string());
                         self.counts.loop_detection.add_failure();
                         Scored {
                             raw: None,
                             passed: None,
                             threshold: None,
-                            reason: reason.to_owned(),
+                            reason: e.to_string(),
                         }
                     }
                 };
@@ -431,6 +471,7 @@ impl TraceRows {
                     &metadata,
                 );
             }
+            self.session.push(trace_id);
             buffer.push('}');
             details.append_value(&buffer);
 

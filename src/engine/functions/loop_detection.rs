@@ -20,9 +20,9 @@ use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use super::embed::EmbedOnce;
 use super::{Embedding, FunctionDoc};
 use crate::embed::{TextRecord, TextRef};
-use crate::engine::LoopRecord;
 use crate::engine::external;
-use crate::metric::NonFinite;
+use crate::engine::loop_record::{pack_loop_record, unpack_loop_record};
+use crate::metric::DEFAULT_THRESHOLD;
 use crate::metric::loop_detection::{LoopDetection, Output};
 
 pub(super) const DOC: FunctionDoc = FunctionDoc {
@@ -31,55 +31,33 @@ pub(super) const DOC: FunctionDoc = FunctionDoc {
     meaning: "How new the output is among the last 3 of its session, 4 decimals; 1 is free of repetition.",
 };
 
-/// Window and threshold of a run.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Settings {
-    pub window: usize,
-    pub threshold: f64,
-}
-
-impl PartialEq for Settings {
-    fn eq(&self, other: &Self) -> bool {
-        self.window == other.window && self.threshold.to_bits() == other.threshold.to_bits()
-    }
-}
-impl Eq for Settings {}
-impl std::hash::Hash for Settings {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        (self.window, self.threshold.to_bits()).hash(state);
-    }
-}
-
-/// The window function in its two forms: the score alone, for users, and `loop_record(output_text,
-/// trace_id)` over places of embedded texts, for the plan.
+/// The window function in its two forms: the score alone, for users, and `loop_record(output_text)`
+/// over places of embedded texts, for the plan.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct LoopDetectionWindow {
     signature: Signature,
     embedding: Embedding,
-    settings: Settings,
+    window: usize,
     record: bool,
 }
 
 impl LoopDetectionWindow {
-    pub fn score(embedding: Embedding, settings: Settings) -> Self {
+    pub fn score(embedding: Embedding, window: usize) -> Self {
         let signature = Signature::string(1, Volatility::Immutable);
         Self {
             signature,
             embedding,
-            settings,
+            window,
             record: false,
         }
     }
 
-    pub fn record(embedding: Embedding, settings: Settings) -> Self {
-        let signature = Signature::exact(
-            vec![DataType::UInt64, DataType::Utf8],
-            Volatility::Immutable,
-        );
+    pub fn record(embedding: Embedding, window: usize) -> Self {
+        let signature = Signature::exact(vec![DataType::UInt64], Volatility::Immutable);
         Self {
             signature,
             embedding,
-            settings,
+            window,
             record: true,
         }
     }
@@ -99,7 +77,7 @@ impl WindowUDFImpl for LoopDetectionWindow {
     /// Texts are embedded a batch at a time, before the rows are looked at one by one.
     fn expressions(&self, args: ExpressionArgs) -> Vec<Arc<dyn PhysicalExpr>> {
         let inputs = args.input_exprs();
-        let [text] = inputs else {
+        let ([text], false) = (inputs, self.record) else {
             return inputs.to_vec();
         };
         let embed_once = Arc::new(ScalarUDF::from(EmbedOnce::new(self.embedding.clone())));
@@ -118,10 +96,10 @@ impl WindowUDFImpl for LoopDetectionWindow {
     ) -> Result<Box<dyn PartitionEvaluator>> {
         Ok(Box::new(SessionEvaluator {
             embedding: self.embedding.clone(),
-            settings: self.settings,
+            length: self.window,
             record: self.record,
             earlier: 0,
-            window: VecDeque::with_capacity(self.settings.window + 1),
+            window: VecDeque::with_capacity(self.window + 1),
         }))
     }
     fn field(&self, args: WindowUDFFieldArgs) -> Result<FieldRef> {
@@ -140,7 +118,6 @@ impl WindowUDFImpl for LoopDetectionWindow {
 /// One earlier trace of the session.
 #[derive(Debug, Default)]
 struct Earlier {
-    trace_id: String,
     /// Whether the output has text; the record is stale if not.
     has_text: bool,
     record: TextRecord,
@@ -160,7 +137,8 @@ impl Earlier {
 #[derive(Debug)]
 struct SessionEvaluator {
     embedding: Embedding,
-    settings: Settings,
+    /// How many earlier traces are looked at.
+    length: usize,
     record: bool,
     earlier: usize,
     window: VecDeque<Earlier>,
@@ -176,7 +154,7 @@ impl PartitionEvaluator for SessionEvaluator {
             TextRef::from_u64(texts.value(row))
         };
         // Reuse the buffers of the trace that leaves the window.
-        let full = self.window.len() > self.settings.window;
+        let full = self.window.len() > self.length;
         let mut current = if full {
             self.window.pop_front().unwrap_or_default()
         } else {
@@ -189,35 +167,20 @@ impl PartitionEvaluator for SessionEvaluator {
                 .read(text, &mut current.record)
                 .map_err(external)?;
         }
-        if let Some(ids) = values.get(1) {
-            current.trace_id.clear();
-            current.trace_id.push_str(ids.as_string::<i32>().value(row));
-        }
-        let first = self.window.len().saturating_sub(self.settings.window);
+        let first = self.window.len().saturating_sub(self.length);
         let outputs: Vec<Option<Output<'_>>> = self
             .window
             .iter()
             .skip(first)
             .map(Earlier::output)
             .collect();
-        let detection = LoopDetection::new(
-            current.output(),
-            &outputs,
-            self.earlier,
-            self.settings.threshold,
-        );
+        // The threshold has no part in what is returned; it is applied where scores are written.
+        let detection =
+            LoopDetection::new(current.output(), &outputs, self.earlier, DEFAULT_THRESHOLD);
         drop(outputs);
-        let result = match (&detection, self.record) {
-            (Ok(detection), false) => ScalarValue::Float64(Some(detection.score())),
-            (Err(NonFinite), false) => ScalarValue::Float64(None),
-            (Ok(detection), true) => {
-                let id_back = |back: usize| {
-                    let at = self.window.len().checked_sub(back)?;
-                    self.window.get(at).map(|trace| trace.trace_id.as_str())
-                };
-                ScalarValue::Binary(Some(LoopRecord::pack(detection, id_back)))
-            }
-            (Err(e), true) => ScalarValue::Binary(Some(LoopRecord::pack_failure(&e.to_string()))),
+        let result = match self.record {
+            true => ScalarValue::Binary(Some(pack_loop_record(&detection))),
+            false => ScalarValue::Float64(detection.ok().map(|d| d.score())),
         };
         self.window.push_back(current);
         self.earlier += 1;
@@ -264,8 +227,8 @@ impl ScalarUDFImpl for LoopScore {
             .as_binary::<i32>()
             .iter()
             .map(|cell| {
-                let score = LoopRecord::unpack(cell?)?.score_raw;
-                (!score.is_nan()).then(|| crate::metric::round4(score))
+                let detection = unpack_loop_record(cell?, DEFAULT_THRESHOLD)?;
+                detection.ok().map(|d| d.score())
             })
             .collect();
         Ok(ColumnarValue::Array(Arc::new(scores)))

@@ -47,10 +47,6 @@ pub fn documented() -> Vec<FunctionDoc> {
 
 pub(super) fn register(context: &SessionContext, options: &EngineOptions) {
     let embedding = Embedding(options.embedding.clone());
-    let window = loop_detection::Settings {
-        window: options.window,
-        threshold: crate::metric::loop_detection::threshold(options.loop_threshold),
-    };
     for function in [
         ScalarUDF::from(text_of::TextOf::new(options.text_mode)),
         ScalarUDF::from(word_jaccard::WordJaccard::new()),
@@ -66,10 +62,10 @@ pub(super) fn register(context: &SessionContext, options: &EngineOptions) {
     }
     context.register_udwf(WindowUDF::from(loop_detection::LoopDetectionWindow::score(
         embedding.clone(),
-        window,
+        options.window,
     )));
     context.register_udwf(WindowUDF::from(
-        loop_detection::LoopDetectionWindow::record(embedding, window),
+        loop_detection::LoopDetectionWindow::record(embedding, options.window),
     ));
     for metric in [
         session_metrics::Metric::Reliability,
