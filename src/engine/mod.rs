@@ -10,7 +10,7 @@ mod trace_table;
 
 pub use functions::{FunctionDoc, documented};
 pub use loop_record::unpack_loop_record;
-pub use plan::{ScorePlan, SessionPlan, for_each_batch};
+pub use plan::{ScorePlan, SessionPlan, for_each_batch, given_signals};
 pub use session::{EngineOptions, engine_session};
 pub use sql_table::FilesAsTables;
 pub use tap::Tap;

@@ -28,17 +28,86 @@ pub struct ScorePlan {
     pub loop_detection: bool,
 }
 
-const COLUMNS: [&str; 5] = [
+const COLUMNS: [&str; 6] = [
     "session_id",
+    "project_id",
     "started_at",
     "started_at_nanos",
     "name",
     "environment",
 ];
 
+/// What the later of two rows of one trace does to a column (specification 2.2).
+#[derive(Clone, Copy)]
+enum Later {
+    /// Its value stands, null or not.
+    Replaces,
+    /// Its value stands unless it is null.
+    ReplacesIfThere,
+}
+
+/// A query that folds the rows of each trace in `from` into one, in the order in which they were read.
+fn merged(from: &str, columns: &[(&str, Later)], more: &str) -> String {
+    let columns: Vec<String> = columns
+        .iter()
+        .map(|(column, later)| {
+            let filter = match later {
+                Later::Replaces => String::new(),
+                Later::ReplacesIfThere => format!(" FILTER (WHERE {column} IS NOT NULL)"),
+            };
+            format!("last_value({column} ORDER BY position){filter} AS {column}")
+        })
+        .collect();
+    format!(
+        "SELECT trace_id, {}{more} FROM {from} GROUP BY trace_id",
+        columns.join(", ")
+    )
+}
+
+/// Sessions one after the other, and each in the order of its traces. A session is a `session_id` of a
+/// `project_id`.
+const SESSION_ORDER: &str = "session_id ASC NULLS LAST, project_id ASC NULLS LAST, \
+    started_at ASC NULLS LAST, started_at_nanos ASC NULLS LAST, trace_id ASC NULLS LAST";
+
+/// The rows of the table `traces`, which carry all their signals already, in session order.
+///
+/// Columns: `trace_id`, `session_id`, `project_id`, `started_at` and the four signals.
+///
+/// # Errors
+/// DataFusion's.
+pub async fn given_signals(context: &SessionContext, merge_repeated: bool) -> Result<DataFrame> {
+    use Later::{Replaces, ReplacesIfThere};
+    let from = match merge_repeated {
+        false => "traces".to_owned(),
+        true => format!(
+            "({})",
+            merged(
+                "traces",
+                &[
+                    ("session_id", ReplacesIfThere),
+                    ("project_id", ReplacesIfThere),
+                    ("started_at", Replaces),
+                    ("started_at_nanos", Replaces),
+                    ("confidence", ReplacesIfThere),
+                    ("loop_detection", ReplacesIfThere),
+                    ("tool_correctness", ReplacesIfThere),
+                    ("coherence", ReplacesIfThere),
+                ],
+                "",
+            )
+        ),
+    };
+    let sql = format!(
+        "SELECT trace_id, session_id, project_id, started_at, \
+           confidence, loop_detection, tool_correctness, coherence \
+         FROM {from} ORDER BY {SESSION_ORDER}"
+    );
+    context.sql(&sql).await
+}
+
 impl ScorePlan {
-    /// The rows of all traces, scored and in session order (`session_id` nulls last, `started_at`,
-    /// `trace_id`), over the tables `traces` and, if signals are given, `signals`.
+    /// The rows of all traces, scored and in session order (`session_id` nulls last, `project_id`,
+    /// `started_at`, `trace_id`), over the tables `traces` and, if signals are given, `signals`.
     ///
     /// Columns: ids and labels, `input_position` and `output_position` (where the texts are), the raw
     /// `coherence_gap` and `loop_record`, the four signals, and which of them were given.
@@ -69,20 +138,23 @@ impl ScorePlan {
         let mut from = "embedded";
         let mut places = "position AS input_position, position AS output_position";
         if self.merge_repeated {
-            // Later rows win; where a later row has null, the earlier value stays (specification 2.2).
-            sql.push_str(
-                ", merged AS (SELECT trace_id, \
-                   last_value(session_id ORDER BY position) FILTER (WHERE session_id IS NOT NULL) AS session_id, \
-                   last_value(started_at ORDER BY position) AS started_at, \
-                   last_value(started_at_nanos ORDER BY position) AS started_at_nanos, \
-                   last_value(name ORDER BY position) AS name, \
-                   last_value(environment ORDER BY position) FILTER (WHERE environment IS NOT NULL) AS environment, \
-                   last_value(input_text ORDER BY position) FILTER (WHERE input_text IS NOT NULL) AS input_text, \
-                   last_value(output_text ORDER BY position) FILTER (WHERE output_text IS NOT NULL) AS output_text, \
-                   max(position) FILTER (WHERE input_text IS NOT NULL) AS input_position, \
-                   max(position) FILTER (WHERE output_text IS NOT NULL) AS output_position \
-                 FROM embedded GROUP BY trace_id)",
+            use Later::{Replaces, ReplacesIfThere};
+            let rows = merged(
+                "embedded",
+                &[
+                    ("session_id", ReplacesIfThere),
+                    ("project_id", ReplacesIfThere),
+                    ("started_at", Replaces),
+                    ("started_at_nanos", Replaces),
+                    ("name", Replaces),
+                    ("environment", ReplacesIfThere),
+                    ("input_text", ReplacesIfThere),
+                    ("output_text", ReplacesIfThere),
+                ],
+                ", max(position) FILTER (WHERE input_text IS NOT NULL) AS input_position, \
+                 max(position) FILTER (WHERE output_text IS NOT NULL) AS output_position",
             );
+            sql.push_str(&format!(", merged AS ({rows})"));
             from = "merged";
             places = "input_position, output_position";
         }
@@ -112,7 +184,7 @@ impl ScorePlan {
         let record = match self.loop_detection {
             true => {
                 "CASE WHEN session_id IS NOT NULL THEN loop_record(output_text) OVER \
-                 (PARTITION BY session_id ORDER BY started_at, started_at_nanos, trace_id) END"
+                 (PARTITION BY session_id, project_id ORDER BY started_at, started_at_nanos, trace_id) END"
             }
             false => "CAST(NULL AS BYTEA)",
         };
@@ -126,8 +198,7 @@ impl ScorePlan {
                confidence, coalesce(given_loop_detection, loop_score(loop_record)) AS loop_detection, \
                tool_correctness, {coherence} AS coherence, \
                given_coherence IS NOT NULL AS coherence_given, given_loop_detection IS NOT NULL AS loop_detection_given \
-             FROM looped ORDER BY session_id ASC NULLS LAST, started_at ASC NULLS LAST, \
-               started_at_nanos ASC NULLS LAST, trace_id ASC NULLS LAST"
+             FROM looped ORDER BY {SESSION_ORDER}"
         ));
         sql
     }
@@ -143,7 +214,7 @@ pub struct SessionPlan {
 }
 
 impl SessionPlan {
-    /// One row a session in order of `session_id`: `session_id`, `traces`, `first_started_at`,
+    /// One row a session, in their order: `session_id`, `project_id`, `traces`, `first_started_at`,
     /// `last_started_at`, `agent_reliability`, `agent_consistency` (structs or null).
     ///
     /// `traces` has the columns of scored traces in session order.
@@ -168,9 +239,10 @@ impl SessionPlan {
             false => "NULL".to_owned(),
         };
         let sql = format!(
-            "SELECT session_id, count(*) AS traces, min(started_at) AS first_started_at, \
+            "SELECT session_id, project_id, count(*) AS traces, min(started_at) AS first_started_at, \
                max(started_at) AS last_started_at, {} AS agent_reliability, {} AS agent_consistency \
-             FROM scored WHERE session_id IS NOT NULL GROUP BY session_id ORDER BY session_id ASC NULLS LAST",
+             FROM scored WHERE session_id IS NOT NULL GROUP BY session_id, project_id \
+             ORDER BY session_id ASC NULLS LAST, project_id ASC NULLS LAST",
             metric(self.reliability, "agent_reliability"),
             metric(self.consistency, "agent_consistency"),
         );

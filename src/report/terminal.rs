@@ -126,11 +126,15 @@ fn write_worst(out: &mut String, s: &Summary) -> std::fmt::Result {
         };
         writeln!(
             out,
-            "{:>11} {:>11} {:>7}  {}",
+            "{:>11} {:>11} {:>7}  {}{}",
             score(w.agent_reliability).trim(),
             score(w.agent_consistency).trim(),
             grouped(w.traces),
-            plain(&w.session_id)
+            plain(&w.session_id),
+            match &w.project_id {
+                Some(project) => format!(" (project {})", plain(project)),
+                None => String::new(),
+            }
         )?;
         if !flagged.is_empty() {
             writeln!(

@@ -9,7 +9,7 @@ use super::score::{Stages, gate_results};
 use super::session_rows::{SessionCounts, SessionRows};
 use super::{EngineRequest, Rules, RunDirectory, RunError, Summary, manifest};
 use crate::engine::{
-    EngineOptions, SessionPlan, Tap, engine_session, for_each_batch, traces_table,
+    EngineOptions, SessionPlan, Tap, engine_session, for_each_batch, given_signals, traces_table,
 };
 use crate::metric::{ALL, Level, SIGNALS};
 use crate::trace::{
@@ -37,17 +37,6 @@ pub struct AggregateRequest {
     /// Threads and memory; the model is not used.
     pub engine: EngineRequest,
 }
-
-/// Later rows of a trace id win, and where they have null the earlier value stays.
-const MERGED: &str = "SELECT trace_id, \
-    last_value(session_id ORDER BY position) FILTER (WHERE session_id IS NOT NULL) AS session_id, \
-    last_value(started_at ORDER BY position) AS started_at, \
-    last_value(started_at_nanos ORDER BY position) AS started_at_nanos, \
-    last_value(confidence ORDER BY position) FILTER (WHERE confidence IS NOT NULL) AS confidence, \
-    last_value(loop_detection ORDER BY position) FILTER (WHERE loop_detection IS NOT NULL) AS loop_detection, \
-    last_value(tool_correctness ORDER BY position) FILTER (WHERE tool_correctness IS NOT NULL) AS tool_correctness, \
-    last_value(coherence ORDER BY position) FILTER (WHERE coherence IS NOT NULL) AS coherence \
-    FROM traces GROUP BY trace_id";
 
 /// Carries out the request; returns its summary and directory.
 ///
@@ -173,17 +162,8 @@ async fn execute(
         "traces",
         Arc::new(traces_table(source, request.engine.threads)?),
     )?;
-    let from = if merge_repeated {
-        format!("({MERGED})")
-    } else {
-        "traces".to_owned()
-    };
-    let sorted = format!(
-        "SELECT trace_id, session_id, started_at, confidence, loop_detection, tool_correctness, coherence \
-         FROM {from} ORDER BY session_id ASC NULLS LAST, started_at ASC NULLS LAST, \
-         started_at_nanos ASC NULLS LAST, trace_id ASC NULLS LAST"
-    );
-    let sorted = context.sql(&sorted).await?.create_physical_plan().await?;
+    let sorted = given_signals(&context, merge_repeated).await?;
+    let sorted = sorted.create_physical_plan().await?;
     let counts = Arc::new(Mutex::new((0u64, 0u64)));
     let tap = {
         let counts = Arc::clone(&counts);

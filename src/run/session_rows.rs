@@ -29,6 +29,7 @@ fn sessions_schema() -> SchemaRef {
     let count = |name, null| Field::new(name, DataType::Int64, null);
     Arc::new(Schema::new(vec![
         Field::new("session_id", DataType::Utf8, false),
+        Field::new("project_id", DataType::Utf8, true),
         count("traces", false),
         time("first_started_at"),
         time("last_started_at"),
@@ -72,6 +73,7 @@ impl SessionCounts {
             ra.total_cmp(&rb)
                 .then(ca.total_cmp(&cb))
                 .then_with(|| a.session_id.cmp(&b.session_id))
+                .then_with(|| a.project_id.cmp(&b.project_id))
         };
         let at = self
             .worst
@@ -143,6 +145,7 @@ impl SessionRows {
                 .ok_or_else(|| arrow::error::ArrowError::SchemaError(format!("no column {name}")))
         };
         let ids = column("session_id")?.as_string::<i32>();
+        let projects = column("project_id")?.as_string::<i32>();
         let traces = column("traces")?.as_primitive::<Int64Type>();
         let metrics = [
             ("agent_reliability", column("agent_reliability")?),
@@ -156,6 +159,7 @@ impl SessionRows {
         let mut flagged_ids = ListBuilder::new(StringBuilder::new());
         for row in 0..batch.num_rows() {
             let session_id = ids.value(row);
+            let project_id = projects.is_valid(row).then(|| projects.value(row));
             let mut shown = [None; 2];
             for (at, (name, metric)) in metrics.iter().enumerate() {
                 let Some(scored) = metric.as_ref().and_then(|m| m.row(row)) else {
@@ -186,6 +190,7 @@ impl SessionRows {
                     target_type: "session",
                     target_id: session_id,
                     session_id: Some(session_id),
+                    project_id,
                     metric: name,
                     score_raw: (!withheld).then_some(scored.score_raw),
                     failed: false,
@@ -207,6 +212,7 @@ impl SessionRows {
             let count = traces.value(row).unsigned_abs();
             self.counts.consider(WorstSession {
                 session_id: session_id.to_owned(),
+                project_id: project_id.map(str::to_owned),
                 agent_reliability: shown[0],
                 agent_consistency: shown[1],
                 traces: count,
@@ -219,6 +225,7 @@ impl SessionRows {
         let [mut reliability_evaluated, mut consistency_evaluated] = evaluated;
         let columns: Vec<ArrayRef> = vec![
             Arc::clone(column("session_id")?),
+            Arc::clone(column("project_id")?),
             Arc::clone(column("traces")?),
             Arc::clone(column("first_started_at")?),
             Arc::clone(column("last_started_at")?),

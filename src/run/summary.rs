@@ -147,6 +147,8 @@ pub struct GateResult {
 pub struct WorstSession {
     /// Its id.
     pub session_id: String,
+    /// Its project, if the traces name one.
+    pub project_id: Option<String>,
     /// Its reliability.
     pub agent_reliability: Option<f64>,
     /// Its consistency.

@@ -34,6 +34,7 @@ pub(super) fn traces_schema() -> SchemaRef {
     Arc::new(Schema::new(vec![
         Field::new("trace_id", DataType::Utf8, false),
         Field::new("session_id", DataType::Utf8, true),
+        Field::new("project_id", DataType::Utf8, true),
         Field::new(
             "started_at",
             DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
@@ -58,6 +59,7 @@ pub(super) fn scores_schema() -> SchemaRef {
         Field::new("target_type", label(), false),
         text("target_id", false),
         text("session_id", true),
+        text("project_id", true),
         Field::new("metric", label(), false),
         Field::new("status", label(), false),
         Field::new("score", DataType::Float64, true),
@@ -82,6 +84,7 @@ pub(super) struct ScoreRow<'a> {
     pub target_type: &'a str,
     pub target_id: &'a str,
     pub session_id: Option<&'a str>,
+    pub project_id: Option<&'a str>,
     pub metric: &'a str,
     /// Unrounded score; `None` if the metric failed or the score was withheld.
     pub score_raw: Option<f64>,
@@ -101,6 +104,7 @@ pub(super) struct ScoreRows {
     target_type: StringDictionaryBuilder<Int32Type>,
     target_id: StringBuilder,
     session_id: StringBuilder,
+    project_id: StringBuilder,
     metric: StringDictionaryBuilder<Int32Type>,
     status: StringDictionaryBuilder<Int32Type>,
     score: Float64Builder,
@@ -124,6 +128,7 @@ impl ScoreRows {
             target_type: StringDictionaryBuilder::new(),
             target_id: StringBuilder::new(),
             session_id: StringBuilder::new(),
+            project_id: StringBuilder::new(),
             metric: StringDictionaryBuilder::new(),
             status: StringDictionaryBuilder::new(),
             score: Float64Builder::new(),
@@ -144,6 +149,7 @@ impl ScoreRows {
         self.target_type.append_value(row.target_type);
         self.target_id.append_value(row.target_id);
         self.session_id.append_option(row.session_id);
+        self.project_id.append_option(row.project_id);
         self.metric.append_value(row.metric);
         self.status
             .append_value(if row.failed { "FAILED" } else { "SUCCESS" });
@@ -168,6 +174,7 @@ impl ScoreRows {
             Arc::new(self.target_type.finish()),
             Arc::new(self.target_id.finish()),
             Arc::new(self.session_id.finish()),
+            Arc::new(self.project_id.finish()),
             Arc::new(self.metric.finish()),
             Arc::new(self.status.finish()),
             Arc::new(self.score.finish()),
@@ -219,7 +226,7 @@ pub(super) struct TraceRows {
 /// The ids of the last traces of the session that is being written: loops name them.
 #[derive(Debug)]
 struct RecentIds {
-    session_id: Option<String>,
+    session: (Option<String>, Option<String>),
     /// Oldest first.
     trace_ids: VecDeque<String>,
     window: usize,
@@ -228,16 +235,17 @@ struct RecentIds {
 impl RecentIds {
     fn new(window: usize) -> Self {
         Self {
-            session_id: None,
+            session: (None, None),
             trace_ids: VecDeque::with_capacity(window),
             window,
         }
     }
 
     /// Forgets the ids of another session.
-    fn enter(&mut self, session_id: Option<&str>) {
-        if self.session_id.as_deref() != session_id {
-            self.session_id = session_id.map(str::to_owned);
+    fn enter(&mut self, session_id: Option<&str>, project_id: Option<&str>) {
+        let (session, project) = &self.session;
+        if session.as_deref() != session_id || project.as_deref() != project_id {
+            self.session = (session_id.map(str::to_owned), project_id.map(str::to_owned));
             self.trace_ids.clear();
         }
     }
@@ -345,6 +353,7 @@ impl TraceRows {
         let text = |name: &str| Ok::<_, arrow::error::ArrowError>(column(name)?.as_string::<i32>());
         let (trace_ids, session_ids, environments) =
             (text("trace_id")?, text("session_id")?, text("environment")?);
+        let project_ids = text("project_id")?;
         let (confidence, tools) = (number("confidence")?, number("tool_correctness")?);
         let (coherence, looped) = (number("coherence")?, number("loop_detection")?);
         let (gaps, records) = (
@@ -376,12 +385,18 @@ impl TraceRows {
         for row in 0..batch.num_rows() {
             let trace_id = trace_ids.value(row);
             let session_id = optional(session_ids, row);
-            let environment = optional(environments, row);
+            let project_id = optional(project_ids, row);
+            let labels = Labels {
+                trace_id,
+                session_id,
+                project_id,
+                environment: optional(environments, row),
+            };
             self.counts.traces += 1;
             self.counts.with_given_signals += u64::from(self.given.contains(trace_id));
             self.counts.without_session += u64::from(session_id.is_none());
             let mut failed_here = false;
-            self.session.enter(session_id);
+            self.session.enter(session_id, project_id);
             buffer.clear();
             buffer.push('{');
 
@@ -417,14 +432,7 @@ impl TraceRows {
                 };
                 failed_here |= row.raw.is_none();
                 push_member(&mut buffer, "coherence", &metadata);
-                row.push(
-                    &mut scores,
-                    "coherence",
-                    trace_id,
-                    session_id,
-                    environment,
-                    &metadata,
-                );
+                row.push(&mut scores, "coherence", labels, &metadata);
             }
 
             if computes_loops && loop_given.value(row) {
@@ -462,14 +470,7 @@ impl TraceRows {
                 };
                 failed_here |= scored.raw.is_none();
                 push_member(&mut buffer, "loop_detection", &metadata);
-                scored.push(
-                    &mut scores,
-                    "loop_detection",
-                    trace_id,
-                    session_id,
-                    environment,
-                    &metadata,
-                );
+                scored.push(&mut scores, "loop_detection", labels, &metadata);
             }
             self.session.push(trace_id);
             buffer.push('}');
@@ -490,6 +491,7 @@ impl TraceRows {
         let columns: Vec<ArrayRef> = vec![
             Arc::clone(column("trace_id")?),
             Arc::clone(column("session_id")?),
+            Arc::clone(column("project_id")?),
             Arc::clone(column("started_at")?),
             Arc::clone(column("name")?),
             Arc::clone(column("environment")?),
@@ -513,6 +515,15 @@ fn optional(array: &StringArray, row: usize) -> Option<&str> {
     array.is_valid(row).then(|| array.value(row))
 }
 
+/// What names a trace in its scores.
+#[derive(Clone, Copy)]
+struct Labels<'a> {
+    trace_id: &'a str,
+    session_id: Option<&'a str>,
+    project_id: Option<&'a str>,
+    environment: Option<&'a str>,
+}
+
 struct Scored {
     raw: Option<f64>,
     passed: Option<bool>,
@@ -521,19 +532,12 @@ struct Scored {
 }
 
 impl Scored {
-    fn push(
-        &self,
-        scores: &mut ScoreRows,
-        metric: &str,
-        trace_id: &str,
-        session_id: Option<&str>,
-        environment: Option<&str>,
-        metadata: &str,
-    ) {
+    fn push(&self, scores: &mut ScoreRows, metric: &str, trace: Labels<'_>, metadata: &str) {
         scores.push(&ScoreRow {
             target_type: "trace",
-            target_id: trace_id,
-            session_id,
+            target_id: trace.trace_id,
+            session_id: trace.session_id,
+            project_id: trace.project_id,
             metric,
             score_raw: self.raw,
             failed: self.raw.is_none(),
@@ -542,7 +546,7 @@ impl Scored {
             reason: &self.reason,
             metadata: if self.raw.is_some() { metadata } else { "{}" },
             evaluated_traces: None,
-            environment,
+            environment: trace.environment,
         });
     }
 }

@@ -36,6 +36,7 @@ pub(super) enum TextCell<'a> {
 pub(super) struct Row<'a> {
     pub trace_id: Option<Cow<'a, [u8]>>,
     pub session_id: Option<Cow<'a, [u8]>>,
+    pub project_id: Option<Cow<'a, [u8]>>,
     /// A moment, or why there is none.
     pub started_at: Result<Moment, String>,
     pub name: Option<Cow<'a, [u8]>>,
@@ -58,6 +59,7 @@ pub(super) struct BatchBuilder {
     position: UInt64Builder,
     trace_id: StringBuilder,
     session_id: StringBuilder,
+    project_id: StringBuilder,
     started_at: TimestampMicrosecondBuilder,
     started_at_nanos: Int16Builder,
     name: StringBuilder,
@@ -92,6 +94,7 @@ impl BatchBuilder {
             position: UInt64Builder::new(),
             trace_id: StringBuilder::new(),
             session_id: StringBuilder::new(),
+            project_id: StringBuilder::new(),
             started_at: TimestampMicrosecondBuilder::new().with_timezone("UTC"),
             started_at_nanos: Int16Builder::new(),
             name: StringBuilder::new(),
@@ -160,6 +163,11 @@ impl BatchBuilder {
             .as_deref()
             .map(|b| utf8("session_id", b))
             .transpose()?;
+        let project_id = row
+            .project_id
+            .as_deref()
+            .map(|b| utf8("project_id", b))
+            .transpose()?;
         // Labels for reports only: a broken one is no reason to set the row aside.
         let name = row.name.as_deref().map(String::from_utf8_lossy);
         let environment = row.environment.as_deref().map(String::from_utf8_lossy);
@@ -173,6 +181,8 @@ impl BatchBuilder {
         self.notes.empty_session_ids += u64::from(session_id == Some(""));
         self.session_id
             .append_option(session_id.filter(|s| !s.is_empty()));
+        self.project_id
+            .append_option(project_id.filter(|p| !p.is_empty()));
         self.started_at.append_value(started_at.micros);
         self.started_at_nanos.append_value(started_at.nanos);
         self.name.append_option(name);
@@ -226,6 +236,7 @@ impl BatchBuilder {
             Arc::new(self.position.finish()),
             Arc::new(self.trace_id.finish()),
             Arc::new(self.session_id.finish()),
+            Arc::new(self.project_id.finish()),
             Arc::new(self.started_at.finish()),
             Arc::new(self.started_at_nanos.finish()),
             Arc::new(self.name.finish()),

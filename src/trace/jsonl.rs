@@ -148,7 +148,7 @@ impl Line {
     /// Refuses a line whose ids are neither text nor whole numbers: reading them as missing would
     /// tear sessions apart without a word.
     pub fn check_ids(&self, map: &ColumnMap) -> Result<(), String> {
-        for canonical in ["trace_id", "session_id"] {
+        for canonical in ["trace_id", "session_id", "project_id"] {
             let name = map.column(canonical);
             if !matches!(
                 self.member(name),
@@ -178,6 +178,7 @@ impl Line {
         Row {
             trace_id: label("trace_id"),
             session_id: label("session_id"),
+            project_id: label("project_id"),
             started_at: match self.member(map.column("started_at")) {
                 Json::String(text) => moment_of_text(text),
                 Json::Null => Err("null".into()),

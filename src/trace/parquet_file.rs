@@ -37,6 +37,7 @@ pub(super) struct ParquetFile {
 struct FoundColumns {
     trace_id: Option<usize>,
     session_id: Option<usize>,
+    project_id: Option<usize>,
     started_at: Option<usize>,
     name: Option<usize>,
     environment: Option<usize>,
@@ -50,6 +51,7 @@ impl FoundColumns {
         [
             self.trace_id,
             self.session_id,
+            self.project_id,
             self.started_at,
             self.name,
             self.environment,
@@ -354,6 +356,7 @@ impl ParquetFile {
             rows: batch.num_rows(),
             trace_id: column(self.columns.trace_id),
             session_id: column(self.columns.session_id),
+            project_id: column(self.columns.project_id),
             started_at,
             name: column(self.columns.name),
             environment: column(self.columns.environment),
@@ -380,6 +383,7 @@ pub(super) struct FoundBatch<'b> {
     pub rows: usize,
     trace_id: Option<&'b ArrayRef>,
     session_id: Option<&'b ArrayRef>,
+    project_id: Option<&'b ArrayRef>,
     started_at: Times<'b>,
     name: Option<&'b ArrayRef>,
     environment: Option<&'b ArrayRef>,
@@ -402,6 +406,7 @@ impl FoundBatch<'_> {
         Row {
             trace_id: self.trace_id.and_then(|c| identifier(c, row)),
             session_id: self.session_id.and_then(|c| identifier(c, row)),
+            project_id: self.project_id.and_then(|c| identifier(c, row)),
             started_at: self.started_at.at(row),
             name: self.name.and_then(|c| identifier(c, row)),
             environment: self.environment.and_then(|c| identifier(c, row)),
@@ -596,6 +601,11 @@ fn find_columns(
             &label,
         )?,
         session_id: check(session_id, "a string, a UUID or an integer", &label)?,
+        project_id: check(
+            optional("project_id")?,
+            "a string, a UUID or an integer",
+            &label,
+        )?,
         started_at: check(
             required("started_at")?,
             "a timestamp, a date, or text in ISO 8601 (convert a number of seconds first)",

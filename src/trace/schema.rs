@@ -11,6 +11,7 @@ use super::TraceError;
 pub const CANONICAL: &[&str] = &[
     "trace_id",
     "session_id",
+    "project_id",
     "started_at",
     "name",
     "environment",
@@ -155,6 +156,7 @@ pub(super) fn missing_column(
 /// | `position` | file and row, see [`super::TextAt`]; orders rows as they were read |
 /// | `trace_id` | canonical, never null |
 /// | `session_id` | null if the trace stands alone |
+/// | `project_id` | part of the session's identity; null is a project of its own |
 /// | `started_at` | microseconds, UTC |
 /// | `started_at_nanos` | 0 to 999: what a nanosecond source has beyond |
 /// | `name`, `environment` | as found |
@@ -165,6 +167,7 @@ pub fn canonical_schema(columns: &TraceColumns) -> SchemaRef {
         Field::new("position", DataType::UInt64, false),
         Field::new("trace_id", DataType::Utf8, false),
         Field::new("session_id", DataType::Utf8, true),
+        Field::new("project_id", DataType::Utf8, true),
         Field::new(
             "started_at",
             DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),

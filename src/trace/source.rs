@@ -451,6 +451,7 @@ fn partitioned<'a>(mut row: Row<'a>, file: &'a SourceFile, map: &ColumnMap) -> R
         for (canonical, cell) in [
             ("trace_id", &mut row.trace_id),
             ("session_id", &mut row.session_id),
+            ("project_id", &mut row.project_id),
             ("name", &mut row.name),
             ("environment", &mut row.environment),
         ] {

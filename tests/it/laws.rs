@@ -5,7 +5,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-use crate::support::{nightmill, traces, write_parquet};
+use crate::support::{nightmill, read_parquet, traces, write_parquet};
 
 /// The bytes of every Parquet file of a run's tables.
 fn tables(run: &Path) -> BTreeMap<String, Vec<u8>> {
@@ -143,4 +143,47 @@ proptest! {
         ids.push("perfect");
         prop_assert!(both(&ids, &signals).2 >= before.2);
     }
+}
+
+#[test]
+fn a_session_belongs_to_its_project() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = |trace: &str, project: &str, second: u32, output: &str| {
+        format!(
+            "{{\"trace_id\":\"{trace}\",\"session_id\":\"s\",{project}\"started_at\":\"2026-01-01T00:00:{second:02}Z\",\"input\":\"q\",\"output\":\"{output}\"}}\n"
+        )
+    };
+    let (one, two) = ("\"project_id\":\"one\",", "\"project_id\":\"two\",");
+    let lines = [
+        line("a", one, 1, "the parcel is late"),
+        line("b", two, 2, "the parcel is late"),
+        line("c", "", 3, "the parcel is late"),
+        line("d", one, 4, "the parcel is late"),
+    ];
+    let (file, run) = (folder.path().join("t.jsonl"), folder.path().join("run"));
+    std::fs::write(&file, lines.concat()).unwrap();
+    let ran = nightmill([
+        "score",
+        file.to_str().unwrap(),
+        "--out",
+        run.to_str().unwrap(),
+    ]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let text = |batch: &arrow::array::RecordBatch, name: &str| -> Vec<Option<String>> {
+        let column = batch.column_by_name(name).unwrap();
+        let column = arrow::array::AsArray::as_string::<i32>(column.as_ref());
+        column.iter().map(|v| v.map(str::to_owned)).collect()
+    };
+    let known = |names: &[&str]| -> Vec<Option<String>> {
+        let known = names.iter().map(|n| Some((*n).to_owned()));
+        known.chain([None]).collect()
+    };
+    let sessions = read_parquet(&run.join("sessions"));
+    assert_eq!(text(&sessions, "project_id"), known(&["one", "two"]));
+    // Only `d` repeats an output of its own session.
+    let traces = read_parquet(&run.join("traces"));
+    assert_eq!(text(&traces, "project_id"), known(&["one", "one", "two"]));
+    let loops = traces.column_by_name("loop_detection").unwrap();
+    let loops: &arrow::array::Float64Array = arrow::array::AsArray::as_primitive(loops.as_ref());
+    assert_eq!(loops.values(), &[1.0, 0.0, 1.0, 1.0]);
 }
