@@ -189,15 +189,16 @@ impl Settings {
     /// # Errors
     /// [`SettingsError`] naming the file or variable, the key, and the nearest key that exists.
     pub fn complete(self, file: Option<&Path>) -> Result<Self, SettingsError> {
-        let environment: Vec<(String, String)> = std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        let environment = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
             .filter(|(name, _)| {
                 name.starts_with(VARIABLE_PREFIX) && !OTHER_VARIABLES.contains(&name.as_str())
             })
-            .filter(|(name, _)| {
-                !name.starts_with("NIGHTMILL_F32_") && !name.starts_with("NIGHTMILL_REQUIRE_")
+            .map(|(name, value)| match value.into_string() {
+                Ok(value) => Ok((name, value)),
+                Err(_) => problem(format!("variable `{name}` is not UTF-8")),
             })
-            .collect();
+            .collect::<Result<Vec<(String, String)>, SettingsError>>()?;
         let from_environment = Self::of_variables(&environment)?;
         let named = file
             .map(Path::to_owned)
@@ -319,7 +320,13 @@ pub fn split_pairs(
 /// # Errors
 /// If an item is no pair or its value no number.
 pub fn number_pairs(setting: &str, items: &[String]) -> Result<Vec<(String, f64)>, SettingsError> {
-    split_pairs(setting, items)?
+    let pairs = split_pairs(setting, items)?;
+    for (at, (key, _)) in pairs.iter().enumerate() {
+        if pairs[..at].iter().any(|(earlier, _)| earlier == key) {
+            return problem(format!("--{setting} {key}: given twice"));
+        }
+    }
+    pairs
         .into_iter()
         .map(|(key, value)| match value.parse::<f64>() {
             Ok(number) => Ok((key, number)),

@@ -24,6 +24,22 @@ pub(super) struct AggregateArgs {
 }
 
 pub(super) fn run(args: AggregateArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
+    let given = &args.settings;
+    // Settings of the file or the environment may be meant for other commands; flags are meant for this.
+    for (flag, given) in [
+        ("model", given.model.is_some()),
+        ("device", given.device.is_some()),
+        ("precision", given.precision.is_some()),
+        ("cache", given.cache.is_some()),
+        ("text-mode", given.text_mode.is_some()),
+        ("json-columns", given.json_columns.is_some()),
+        ("window", given.window.is_some()),
+    ] {
+        if given {
+            let message = format!("--{flag}: aggregate reads no texts, so this has no effect");
+            return Err(SettingsError(message).into());
+        }
+    }
     let mut settings = args.settings.complete(config)?;
     request::local_paths(&args.paths)?;
     if settings.signals.is_some() {

@@ -93,6 +93,15 @@ pub(super) fn rules(settings: &Settings) -> Result<Rules, SettingsError> {
         .map(|(name, value)| Ok((metric_name("threshold", &name)?, value)))
         .collect::<Result<BTreeMap<_, _>, SettingsError>>()?;
     let weights = number_pairs("weights", settings.weights.as_deref().unwrap_or_default())?;
+    for (name, _) in &weights {
+        if !crate::metric::SIGNALS
+            .iter()
+            .any(|(signal, _)| signal == name)
+        {
+            let near = crate::trace::nearest(name, crate::metric::SIGNALS.map(|(s, _)| s));
+            tracing::warn!("--weights {name}: no such signal{near}; the weight has no effect");
+        }
+    }
     let weights =
         SignalWeights::with(&weights).map_err(|e| SettingsError(format!("--weights: {e}")))?;
     let gates = number_pairs(

@@ -144,11 +144,6 @@ impl EmbeddingService {
         self.store.dim()
     }
 
-    /// Bytes of vectors and words on disk.
-    pub fn stored_bytes(&self) -> u64 {
-        self.store.bytes()
-    }
-
     /// Counts so far.
     pub fn counts(&self) -> EmbeddingCounts {
         EmbeddingCounts {

@@ -87,11 +87,6 @@ impl VectorStore {
         self.dim
     }
 
-    /// Bytes on disk.
-    pub(super) fn bytes(&self) -> u64 {
-        self.end.load(Ordering::Relaxed)
-    }
-
     /// Keeps some texts' vectors (`dim` components each) and words; returns where each is.
     pub(super) fn append(
         &self,

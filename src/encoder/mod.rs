@@ -91,6 +91,9 @@ pub trait Encoder: Send + Sync {
     /// [`EncodeError`] if the batch does not fit the model; `out` is then unchanged.
     fn encode(&self, batch: &Packed, out: &mut Vec<f32>) -> Result<(), EncodeError>;
 
+    /// What it computes in: `f32`.
+    fn precision(&self) -> &'static str;
+
     /// Where and how it computes, for the manifest: `cpu (avx512)`.
     fn device(&self) -> String;
 }

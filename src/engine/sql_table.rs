@@ -76,10 +76,24 @@ impl UrlTableFactory for FilesAsTables {
             })
             .collect::<Result<Vec<_>>>()?;
         let state = self.context.state();
-        let config = ListingTableConfig::new_with_multi_paths(urls)
-            .with_listing_options(ListingOptions::new(format).with_file_extension(""))
-            .infer_schema(&state)
-            .await?;
+        let listing = |urls: Vec<ListingTableUrl>| {
+            ListingTableConfig::new_with_multi_paths(urls).with_listing_options(
+                ListingOptions::new(Arc::clone(&format)).with_file_extension(""),
+            )
+        };
+        let config = match listing(urls.clone()).infer_schema(&state).await {
+            Ok(config) => config,
+            Err(error) => {
+                // Which of the files is it?
+                for (file, url) in files.iter().zip(urls) {
+                    if let Err(error) = listing(vec![url]).infer_schema(&state).await {
+                        let file = file.path.display();
+                        return Err(error.context(format!("file `{file}` can't be read")));
+                    }
+                }
+                return Err(error.context(format!("the files of `{path}` don't fit together")));
+            }
+        };
         Ok(Some(Arc::new(ListingTable::try_new(config)?)))
     }
 }

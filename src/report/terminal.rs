@@ -46,14 +46,20 @@ pub fn text(summary: &Summary) -> String {
     out
 }
 
+/// `1 row`, `2 rows`.
+fn counted(count: u64, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {what}{plural}", grouped(count))
+}
+
 fn write_counts(out: &mut String, s: &Summary) -> std::fmt::Result {
     writeln!(
         out,
-        "{} traces in {} sessions, from {} rows of {} files",
-        grouped(s.traces),
-        grouped(s.sessions),
-        grouped(s.rows_read),
-        grouped(s.files)
+        "{} in {}, from {} of {}",
+        counted(s.traces, "trace"),
+        counted(s.sessions, "session"),
+        counted(s.rows_read, "row"),
+        counted(s.files, "file")
     )?;
     writeln!(
         out,

@@ -8,7 +8,8 @@ use super::RunError;
 /// Written last: a directory without it is not finished.
 pub(super) const MANIFEST: &str = "manifest.json";
 /// Everything that a run directory may hold.
-const CONTENT: [&str; 7] = [
+const CONTENT: [&str; 8] = [
+    LOCK,
     MANIFEST,
     "summary.json",
     "report.html",
@@ -18,6 +19,8 @@ const CONTENT: [&str; 7] = [
     "quarantine",
 ];
 const LOCK: &str = ".lock";
+/// In the hidden names of outputs under construction.
+const PARTIAL: &str = ".nightmill-partial-";
 
 /// A run directory under construction. Dropping it without [`RunDirectory::commit`] removes it.
 #[derive(Debug)]
@@ -26,6 +29,14 @@ pub struct RunDirectory {
     overwrite: bool,
     partial: tempfile::TempDir,
     _lock: fs::File,
+}
+
+/// The folder that a target is in.
+fn parent_of(target: &Path) -> PathBuf {
+    match target.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
 }
 
 fn name_of(target: &Path) -> Result<String, RunError> {
@@ -49,20 +60,26 @@ impl RunDirectory {
         check_target(target, overwrite)?;
         check_inputs(target, inputs)?;
         let name = name_of(target)?;
-        let parent = match target.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-            _ => PathBuf::from("."),
-        };
+        let parent = parent_of(target);
         fs::create_dir_all(&parent).map_err(|e| RunError::write(&parent, e))?;
-        let prefix = format!(".{name}.partial-");
-        remove_leftovers(&parent, &prefix);
-        let partial = tempfile::Builder::new()
-            .prefix(&prefix)
-            .tempdir_in(&parent)
-            .map_err(|e| RunError::write(&parent, e))?;
-        let lock_path = partial.path().join(LOCK);
-        let lock = fs::File::create(&lock_path).map_err(|e| RunError::write(&lock_path, e))?;
-        lock.lock().map_err(|e| RunError::write(&lock_path, e))?;
+        remove_leftovers(&parent);
+        let (partial, lock) = loop {
+            let partial = tempfile::Builder::new()
+                .prefix(&format!(".{name}{PARTIAL}"))
+                .tempdir_in(&parent)
+                .map_err(|e| RunError::write(&parent, e))?;
+            let lock_path = partial.path().join(LOCK);
+            let lock = match fs::File::create(&lock_path) {
+                Ok(lock) => lock,
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+                Err(e) => return Err(RunError::write(&lock_path, e)),
+            };
+            lock.lock().map_err(|e| RunError::write(&lock_path, e))?;
+            // Another run may have taken it for a leftover before it was locked.
+            if lock_path.exists() {
+                break (partial, lock);
+            }
+        };
         let work = partial.path().join("work");
         fs::create_dir(&work).map_err(|e| RunError::write(&work, e))?;
         Ok(Self {
@@ -92,33 +109,40 @@ impl RunDirectory {
         let failed = |path: &Path, e| RunError::write(path, e);
         let work = self.work();
         fs::remove_dir_all(&work).map_err(|e| failed(&work, e))?;
-        let lock = self.path().join(LOCK);
-        fs::remove_file(&lock).map_err(|e| failed(&lock, e))?;
         set_readable(self.path());
-        let own = self
-            .path()
-            .file_name()
-            .map(|n| n.to_string_lossy().replace(".partial-", ".replaced-"));
-        let aside = self
-            .path()
-            .with_file_name(own.unwrap_or_else(|| ".replaced".into()));
-        let replaces = self.target.exists();
-        if replaces {
-            fs::rename(&self.target, &aside).map_err(|e| failed(&self.target, e))?;
+        if self.target.exists() {
+            // The old run gets a lock that nobody holds: should this process die before it has removed
+            // the old run under the hidden name, the next run does.
+            let old = self.target.join(LOCK);
+            fs::File::create(&old).map_err(|e| failed(&old, e))?;
+            exchange(self.path(), &self.target)?;
+            // Dropping the guard removes what is now under the hidden name: the old run.
+        } else {
+            fs::rename(self.path(), &self.target).map_err(|e| failed(&self.target, e))?;
+            // The folder has moved: nothing is left for the guard to remove.
+            let _ = self.partial.keep();
         }
-        if let Err(e) = fs::rename(self.path(), &self.target) {
-            if replaces {
-                let _ = fs::rename(&aside, &self.target);
-            }
-            return Err(failed(&self.target, e));
-        }
-        // The folder has moved: nothing is left for the guard to remove.
-        let _ = self.partial.keep();
-        if replaces {
-            let _ = fs::remove_dir_all(&aside);
-        }
+        let _ = fs::remove_file(self.target.join(LOCK));
         Ok(self.target)
     }
+}
+
+/// Swaps two directories; in one step where the system can, so that `target` is never missing.
+fn exchange(fresh: &Path, target: &Path) -> Result<(), RunError> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    let failed = |e: std::io::Error| RunError::write(target, e);
+    if renameat_with(CWD, fresh, CWD, target, RenameFlags::EXCHANGE).is_ok() {
+        return Ok(());
+    }
+    let mut aside = fresh.as_os_str().to_owned();
+    aside.push("-old");
+    let aside = PathBuf::from(aside);
+    fs::rename(target, &aside).map_err(failed)?;
+    if let Err(e) = fs::rename(fresh, target) {
+        let _ = fs::rename(&aside, target);
+        return Err(failed(e));
+    }
+    fs::rename(&aside, fresh).map_err(failed)
 }
 
 /// Temporary folders are private; a result is as readable as the umask would have made it.
@@ -189,16 +213,35 @@ fn check_inputs(target: &Path, inputs: &[PathBuf]) -> Result<(), RunError> {
     }
 }
 
-/// Removes partial directories whose process is gone: nobody holds their lock.
-fn remove_leftovers(parent: &Path, prefix: &str) {
+/// Removes partial outputs whose process is gone: nobody holds their lock. A directory's lock is the
+/// file in it, a file is its own.
+fn remove_leftovers(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        if !entry.file_name().to_string_lossy().starts_with(prefix) {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if !name.starts_with('.') || !name.contains(PARTIAL) {
             continue;
         }
-        let lock = fs::File::open(entry.path().join(LOCK));
-        if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
-            tracing::info!(folder = %entry.path().display(), "removing what a killed run left behind");
-            let _ = fs::remove_dir_all(entry.path());
+        let path = entry.path();
+        let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let lock = fs::File::open(if is_dir {
+            path.join(LOCK)
+        } else {
+            path.clone()
+        });
+        // The lock is held while removing: a process that is just starting waits for it, then looks
+        // whether its output is still there.
+        let Ok(lock) = lock else {
+            // Killed before it made its lock: then it is empty.
+            let _ = fs::remove_dir(&path);
+            continue;
+        };
+        if lock.try_lock().is_ok() {
+            tracing::info!(path = %path.display(), "removing what a killed process left behind");
+            let _ = match is_dir {
+                true => fs::remove_dir_all(&path),
+                false => fs::remove_file(&path),
+            };
         }
     }
 }
@@ -227,16 +270,24 @@ impl PartialFile {
                 "`{shown}` exists; choose another --out, or give --overwrite to replace it"
             )));
         }
-        let parent = match target.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-            _ => PathBuf::from("."),
-        };
+        let parent = parent_of(target);
         fs::create_dir_all(&parent).map_err(|e| RunError::write(&parent, e))?;
-        let file = tempfile::Builder::new()
-            .prefix(&format!(".{}.partial-", name_of(target)?))
-            .tempfile_in(&parent)
-            .map_err(|e| RunError::write(&parent, e))?;
-        let (file, partial) = file.into_parts();
+        remove_leftovers(&parent);
+        let name = name_of(target)?;
+        let (file, partial) = loop {
+            use std::os::unix::fs::PermissionsExt;
+            let (file, partial) = tempfile::Builder::new()
+                .prefix(&format!(".{name}{PARTIAL}"))
+                // What the umask leaves of it, as for any new file.
+                .permissions(fs::Permissions::from_mode(0o666))
+                .tempfile_in(&parent)
+                .map_err(|e| RunError::write(&parent, e))?
+                .into_parts();
+            file.lock().map_err(|e| RunError::write(&partial, e))?;
+            if partial.exists() {
+                break (file, partial);
+            }
+        };
         Ok((
             Self {
                 target: target.to_owned(),
@@ -251,8 +302,6 @@ impl PartialFile {
     /// # Errors
     /// If renaming fails.
     pub fn commit(self) -> Result<PathBuf, RunError> {
-        use std::os::unix::fs::PermissionsExt;
-        let _ = fs::set_permissions(&self.partial, fs::Permissions::from_mode(0o644));
         self.partial
             .persist(&self.target)
             .map_err(|e| RunError::write(&self.target, e.error))?;

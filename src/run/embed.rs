@@ -114,8 +114,15 @@ pub fn embed(request: &EmbedRequest) -> Result<EmbedSummary, RunError> {
                 first.path.display()
             )));
         }
+        let rows_before = rows;
         for batch in batches {
-            let batch = batch.map_err(|e| in_file(&e))?;
+            let first_row = rows - rows_before;
+            let batch = batch.map_err(|e| {
+                in_file(&format!(
+                    "rows {first_row} to {} (counted from 0) can't be read: {e}",
+                    first_row + BATCH_ROWS as u64 - 1
+                ))
+            })?;
             let mut columns = batch.columns().to_vec();
             for name in &request.columns {
                 let texts = batch
@@ -160,9 +167,11 @@ fn with_vectors(
                 present.join(", ")
             )));
         };
-        if !arrow::compute::can_cast_types(field.data_type(), &DataType::Utf8View)
-            || field.data_type().is_nested()
-        {
+        let data_type = match field.data_type() {
+            DataType::Dictionary(_, values) => values.as_ref(),
+            plain => plain,
+        };
+        if !(data_type.is_string() || *data_type == DataType::Null) {
             return Err(in_file(format!(
                 "column `{name}` has type {}, expected text",
                 field.data_type()

@@ -71,7 +71,7 @@ pub(super) fn model(service: Option<&EmbeddingService>, request: Option<&EngineR
         "stored_precision": model.stored_precision,
         "max_tokens": model.tokenizer.max_tokens(),
         "dim": service.dim(),
-        "precision": "f32",
+        "precision": model.encoder.precision(),
         "device": model.encoder.device(),
     })
 }

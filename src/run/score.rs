@@ -95,11 +95,21 @@ impl Stages {
     }
 
     /// Ends a stage that began where the last one ended.
-    pub fn end(&mut self, name: &str) -> f64 {
+    pub fn end(&mut self, name: &str) {
         let seconds = self.last.elapsed().as_secs_f64();
         self.last = Instant::now();
         self.list.push((name.to_owned(), seconds));
-        seconds
+    }
+
+    /// Ends a stage within which something else took a known part of the time.
+    pub fn end_as_two(&mut self, part: &str, seconds: f64, rest: &str) {
+        self.end(rest);
+        if let Some((_, whole)) = self.list.last_mut() {
+            let seconds = seconds.min(*whole);
+            *whole -= seconds;
+            self.list
+                .insert(self.list.len() - 1, (part.to_owned(), seconds));
+        }
     }
 }
 
@@ -166,14 +176,8 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
         Arc::clone(&service),
         merge_repeated,
     ))?;
-    let seconds = stages.end("");
-    stages.list.pop();
     let counts = service.counts();
-    let encoding = counts.encode_seconds.min(seconds);
-    stages.list.push(("embed".into(), encoding));
-    stages
-        .list
-        .push(("read, score and write".into(), seconds - encoding));
+    stages.end_as_two("embed", counts.encode_seconds, "read, score and write");
 
     progress.enter("writing the report");
     let mut summary = summarise(request, &source, &quarantine, traces, sessions, counts)?;
@@ -184,30 +188,15 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
     let entries = quarantine.sorted();
     quarantine_rows::write(&run, &entries)?;
     summary.quarantine = quarantine_rows::summarise(&entries);
-    let worst = worst::read(&run, &source, &summary.worst_sessions, rules)?;
-    stages.end("read worst sessions");
-    summary.stages = stages.list;
-    manifest::write_json(&run.path().join("summary.json"), &summary)?;
     if request.report {
-        let model = service.model();
-        let facts = crate::report::Facts {
-            title: request
-                .out
-                .file_name()
-                .map_or_else(|| "run".into(), |n| n.to_string_lossy().into_owned()),
-            model: Some((model.name.clone(), model.sha256.clone())),
-            precision: "f32".into(),
-            device: model.encoder.device(),
-            inputs: source
-                .files()
-                .map(|f| f.path.display().to_string())
-                .collect(),
-            signals: request.signals.clone(),
-        };
-        let html = crate::report::html(&facts, rules, &summary, &worst).map_err(RunError::Plan)?;
-        let path = run.path().join("report.html");
-        std::fs::write(&path, html).map_err(|e| RunError::write(&path, e))?;
+        let worst = worst::read(&run, &source, &summary.worst_sessions, rules)?;
+        stages.end("read worst sessions");
+        summary.stages = stages.list;
+        write_report(request, &run, &source, &service, &summary, &worst)?;
+    } else {
+        summary.stages = stages.list;
     }
+    manifest::write_json(&run.path().join("summary.json"), &summary)?;
     let model = manifest::model(Some(&service), Some(&request.engine));
     manifest::write(
         &run,
@@ -220,6 +209,35 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
     )?;
     drop(runtime);
     Ok((summary, run.commit()?))
+}
+
+fn write_report(
+    request: &ScoreRequest,
+    run: &RunDirectory,
+    source: &TraceSource,
+    service: &EmbeddingService,
+    summary: &Summary,
+    worst: &[worst::ShownSession],
+) -> Result<(), RunError> {
+    let model = service.model();
+    let facts = crate::report::Facts {
+        title: request
+            .out
+            .file_name()
+            .map_or_else(|| "run".into(), |n| n.to_string_lossy().into_owned()),
+        model: Some((model.name.clone(), model.sha256.clone())),
+        precision: model.encoder.precision().into(),
+        device: model.encoder.device(),
+        inputs: source
+            .files()
+            .map(|f| f.path.display().to_string())
+            .collect(),
+        signals: request.signals.clone(),
+    };
+    let html =
+        crate::report::html(&facts, &request.rules, summary, worst).map_err(RunError::Plan)?;
+    let path = run.path().join("report.html");
+    std::fs::write(&path, html).map_err(|e| RunError::write(&path, e))
 }
 
 /// Whether trace ids repeat. Reads the id column alone.
@@ -256,7 +274,7 @@ async fn execute(
     let rules = &request.rules;
     let labels = ModelLabel {
         model: service.model().name.clone(),
-        precision: "f32".into(),
+        precision: service.model().encoder.precision().into(),
     };
     let context = engine_session(&EngineOptions {
         threads: request.engine.threads,

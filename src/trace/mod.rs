@@ -8,6 +8,7 @@ mod discover;
 mod duplicates;
 mod jsonl;
 mod native;
+mod parquet_columns;
 mod parquet_file;
 mod quarantine;
 mod schema;

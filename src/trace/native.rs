@@ -79,8 +79,14 @@ pub(super) fn value(array: &dyn Array, row: usize) -> Result<Json, String> {
         }
         DataType::Dictionary(..) => {
             let dictionary = array.as_any_dictionary();
-            let key = dictionary.normalized_keys().get(row).copied().unwrap_or(0);
-            value(dictionary.values().as_ref(), key)?
+            let key = match value(dictionary.keys(), row)? {
+                Json::Integer(digits) => digits.parse().ok(),
+                _ => None,
+            };
+            match key.filter(|key| *key < dictionary.values().len()) {
+                Some(key) => value(dictionary.values().as_ref(), key)?,
+                None => return Err("its dictionary key is out of range".into()),
+            }
         }
         data_type => {
             let printed = ArrayFormatter::try_new(array, &FormatOptions::default())

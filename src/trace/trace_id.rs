@@ -7,10 +7,11 @@ pub fn canonical_trace_id(id: &str) -> Option<String> {
     if id.is_empty() {
         return None;
     }
-    let bare = id
-        .strip_prefix("urn:uuid:")
-        .or_else(|| id.strip_prefix("URN:UUID:"))
-        .unwrap_or(id);
+    const URN: &str = "urn:uuid:";
+    let bare = match id.split_at_checked(URN.len()) {
+        Some((urn, rest)) if urn.eq_ignore_ascii_case(URN) => rest,
+        _ => id,
+    };
     let bare = match bare.strip_prefix('{') {
         Some(inner) => inner.strip_suffix('}').unwrap_or(bare),
         None => bare,
@@ -50,6 +51,7 @@ mod tests {
             "41637175-2745-49C5-9B57-E656EB7A20F4",
             "41637175274549c59b57e656eb7a20f4",
             "{41637175-2745-49c5-9b57-e656eb7a20f4}",
+            "Urn:Uuid:41637175-2745-49c5-9b57-e656eb7a20f4",
             "urn:uuid:41637175-2745-49c5-9b57-e656eb7a20f4",
         ] {
             assert_eq!(canonical(spelling), expected, "{spelling}");

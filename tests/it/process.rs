@@ -149,6 +149,51 @@ fn a_killed_run_leaves_nothing_that_looks_finished_and_the_next_one_cleans_up() 
     }
     assert_eq!(nightmill(["score", SUPPORT, "--out", &out]).code, Some(0));
     assert_eq!(entries(folder.path()), ["run"], "leftovers of killed runs");
+
+    // A run of another name cleans up too, and so does `embed`, each for both.
+    let other = folder.path().join("other").display().to_string();
+    let vectors = folder.path().join("v.parquet").display().to_string();
+    let score = ["score", SUPPORT, "--out", &other];
+    let embed = ["embed", SUPPORT, "--columns", "output", "--out", &vectors];
+    for (killed, next) in [(&score[..], &embed[..]), (&embed[..], &score[..])] {
+        let mut child = program()
+            .args(killed)
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let hidden = || entries(folder.path()).iter().any(|n| n.starts_with('.'));
+        while !hidden() && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(hidden(), "{killed:?} was too fast to be killed");
+        assert_eq!(nightmill(next).code, Some(0));
+        assert!(!hidden(), "{next:?} left {:?}", entries(folder.path()));
+        let _ = std::fs::remove_file(&vectors);
+        let _ = std::fs::remove_dir_all(&other);
+    }
+}
+
+#[test]
+fn a_run_that_is_at_work_is_left_alone_by_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs: Vec<_> = (0..4)
+        .map(|i| {
+            let out = folder.path().join(format!("run{i}"));
+            let args = ["score", SUPPORT, "--no-report", "--threads", "1", "--out"];
+            program()
+                .args(args)
+                .arg(out)
+                .stdout(std::process::Stdio::null())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    for mut run in runs {
+        assert!(run.wait().unwrap().success());
+    }
+    assert_eq!(entries(folder.path()), ["run0", "run1", "run2", "run3"]);
 }
 
 #[test]

@@ -325,6 +325,10 @@ impl Encoder for CpuBert {
         Ok(())
     }
 
+    fn precision(&self) -> &'static str {
+        "f32"
+    }
+
     fn device(&self) -> String {
         format!("cpu ({})", self.level.name())
     }
