@@ -5,6 +5,29 @@ mod pooling;
 
 pub use pooling::{Pooling, pool};
 
+/// What an encoder computes its products in. Sums, norms and everything between products are f32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precision {
+    /// 32-bit floats.
+    F32,
+    /// Products of 16-bit brain floats, summed in f32.
+    Bf16,
+    /// Linear layers on bytes (weights with a step a column, activations with a step and a zero a
+    /// token), summed in whole numbers; attention as at bf16, or at f32 where there is no bf16.
+    Int8,
+}
+
+impl Precision {
+    /// The name in flags and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+            Self::Int8 => "int8",
+        }
+    }
+}
+
 /// Texts packed end to end as token ids: no padding, one attention span a text.
 ///
 /// Invariant: `starts` begins with 0, is strictly increasing and ends with `ids.len()`.
@@ -91,8 +114,8 @@ pub trait Encoder: Send + Sync {
     /// [`EncodeError`] if the batch does not fit the model; `out` is then unchanged.
     fn encode(&self, batch: &Packed, out: &mut Vec<f32>) -> Result<(), EncodeError>;
 
-    /// What it computes in: `f32`.
-    fn precision(&self) -> &'static str;
+    /// What it computes in.
+    fn precision(&self) -> Precision;
 
     /// Where and how it computes, for the manifest: `cpu (avx512)`.
     fn device(&self) -> String;

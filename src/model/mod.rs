@@ -11,8 +11,8 @@ use std::path::PathBuf;
 pub use folder::ModelFolder;
 pub use text_tokenizer::TextTokenizer;
 
-use crate::encoder::Encoder;
 use crate::encoder::cpu::Level;
+use crate::encoder::{Encoder, Precision};
 
 /// Why a model folder can't be used. Every message names the file and, where there is one, the key.
 #[derive(Debug, thiserror::Error)]
@@ -79,14 +79,19 @@ impl std::fmt::Debug for Model {
 }
 
 impl Model {
-    /// Loads a model for the CPU at this instruction level.
+    /// Loads a model for the CPU at this instruction level, to compute at this precision.
     ///
     /// # Errors
     /// [`ModelError`] naming the missing or unusable file or key.
-    pub fn load(folder: &ModelFolder, level: Level) -> Result<Self, ModelError> {
+    pub fn load(
+        folder: &ModelFolder,
+        level: Level,
+        precision: Precision,
+    ) -> Result<Self, ModelError> {
         let spec = spec::read(folder)?;
         let tokenizer = TextTokenizer::read(folder, &spec)?;
-        let (encoder, stored_precision) = weights::load_encoder(folder, &spec, &tokenizer, level)?;
+        let (encoder, stored_precision) =
+            weights::load_encoder(folder, &spec, &tokenizer, level, precision)?;
         Ok(Self {
             name: folder.name().to_owned(),
             sha256: folder.sha256()?,

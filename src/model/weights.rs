@@ -5,7 +5,8 @@ use safetensors::{Dtype, SafeTensors};
 
 use super::spec::Spec;
 use super::{ModelError, ModelFolder, TextTokenizer};
-use crate::encoder::cpu::{BertWeights, CpuBert, Layer, Level, Linear};
+use crate::encoder::Precision;
+use crate::encoder::cpu::{Activation, BertWeights, CpuBert, Layer, Level, Linear};
 
 const WEIGHTS: &str = "model.safetensors";
 const PICKLE: &str = "only safetensors are read: pickle files (pytorch_model.bin) can run code when they are \
@@ -93,6 +94,7 @@ impl<'a> Tensors<'a> {
     fn linear(
         &self,
         level: Level,
+        precision: Precision,
         name: &str,
         inputs: usize,
         outputs: usize,
@@ -100,18 +102,25 @@ impl<'a> Tensors<'a> {
         let weight = self.get(&format!("{name}.weight"), &[outputs, inputs])?;
         Ok(Linear::new(
             level,
+            precision,
             &weight,
             self.get(&format!("{name}.bias"), &[outputs])?,
         ))
     }
 
-    fn query_key_value(&self, level: Level, name: &str, size: usize) -> Result<Linear, ModelError> {
+    fn query_key_value(
+        &self,
+        level: Level,
+        precision: Precision,
+        name: &str,
+        size: usize,
+    ) -> Result<Linear, ModelError> {
         let (mut weight, mut bias) = (Vec::new(), Vec::new());
         for part in ["query", "key", "value"] {
             weight.extend(self.get(&format!("{name}.{part}.weight"), &[size, size])?);
             bias.extend(self.get(&format!("{name}.{part}.bias"), &[size])?);
         }
-        Ok(Linear::new(level, &weight, bias))
+        Ok(Linear::new(level, precision, &weight, bias))
     }
 
     fn stored_precision(&self) -> &'static str {
@@ -134,6 +143,7 @@ pub(super) fn load_encoder(
     spec: &Spec,
     tokenizer: &TextTokenizer,
     level: Level,
+    precision: Precision,
 ) -> Result<(CpuBert, &'static str), ModelError> {
     let pickled = folder.find("pytorch_model.bin")?.is_some();
     let bytes = folder.read(WEIGHTS, if pickled { PICKLE } else { NO_WEIGHTS })?;
@@ -153,9 +163,15 @@ pub(super) fn load_encoder(
         .map(|i| {
             let at = |name: &str| format!("encoder.layer.{i}.{name}");
             Ok(Layer {
-                query_key_value: tensors.query_key_value(level, &at("attention.self"), size)?,
+                query_key_value: tensors.query_key_value(
+                    level,
+                    precision,
+                    &at("attention.self"),
+                    size,
+                )?,
                 attention_output: tensors.linear(
                     level,
+                    precision,
                     &at("attention.output.dense"),
                     size,
                     size,
@@ -163,11 +179,18 @@ pub(super) fn load_encoder(
                 attention_norm: tensors.norm(&at("attention.output.LayerNorm"), size)?,
                 intermediate: tensors.linear(
                     level,
+                    precision,
                     &at("intermediate.dense"),
                     size,
                     spec.intermediate,
                 )?,
-                output: tensors.linear(level, &at("output.dense"), spec.intermediate, size)?,
+                output: tensors.linear(
+                    level,
+                    precision,
+                    &at("output.dense"),
+                    spec.intermediate,
+                    size,
+                )?,
                 output_norm: tensors.norm(&at("output.LayerNorm"), size)?,
             })
         })
@@ -183,9 +206,17 @@ pub(super) fn load_encoder(
             .tensor("linear.weight")
             .ok()
             .and_then(|t| t.shape().first().copied());
-        let linear = tensors.linear(level, "linear", width, outputs.unwrap_or(0))?;
+        // One row a text: not worth a loss of precision.
+        let linear =
+            tensors.linear(level, Precision::F32, "linear", width, outputs.unwrap_or(0))?;
         width = linear.outputs();
-        dense.push((linear, *tanh));
+        dense.push((
+            linear,
+            match tanh {
+                true => Activation::Tanh,
+                false => Activation::None,
+            },
+        ));
     }
     let weights = BertWeights {
         words: tensors.get(
@@ -204,6 +235,7 @@ pub(super) fn load_encoder(
     };
     let encoder = CpuBert::new(
         level,
+        precision,
         shape,
         weights,
         spec.pooling,

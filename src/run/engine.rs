@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::RunError;
 use crate::embed::EmbeddingService;
+use crate::encoder::Precision;
 use crate::encoder::cpu::Level;
 use crate::model::{Model, ModelFolder};
 
@@ -43,7 +44,7 @@ impl EngineRequest {
     ///
     /// # Errors
     /// Refuses devices and precisions that this build does not have, with the reason.
-    pub fn check(&self) -> Result<&'static str, RunError> {
+    pub fn check(&self) -> Result<Precision, RunError> {
         let refuse = |message: String| Err(RunError::Request(message));
         match self.device.as_str() {
             "auto" | "cpu" => {}
@@ -54,11 +55,17 @@ impl EngineRequest {
             }
             other => return refuse(format!("--device {other}: choose auto, cpu, cuda or metal")),
         }
+        let level = Level::choose().map_err(RunError::Request)?;
         match self.precision.as_str() {
-            "auto" | "f32" => Ok("f32"),
-            precision @ ("f16" | "bf16" | "int8") => refuse(format!(
-                "--precision {precision}: the CPU encoder of this build computes in f32; use --precision f32"
-            )),
+            // The fastest of those that pass for f32; `int8` does not, see ARCHITECTURE.md.
+            "auto" if level.has_dot(Precision::Bf16) => Ok(Precision::Bf16),
+            "auto" | "f32" => Ok(Precision::F32),
+            "bf16" => Ok(Precision::Bf16),
+            "int8" => Ok(Precision::Int8),
+            "f16" => refuse(
+                "--precision f16: no CPU encoder computes in f16; choose auto, f32, bf16 or int8"
+                    .into(),
+            ),
             other => refuse(format!(
                 "--precision {other}: choose auto, f32, f16, bf16 or int8"
             )),
@@ -74,7 +81,7 @@ pub fn load_service(
     request: &EngineRequest,
     folder: &Path,
 ) -> Result<Arc<EmbeddingService>, RunError> {
-    request.check()?;
+    let precision = request.check()?;
     let level = Level::choose().map_err(RunError::Request)?;
     let files = match &request.model {
         Some(path) => ModelFolder::open(path)?,
@@ -82,7 +89,7 @@ pub fn load_service(
             RunError::Request("this build carries no model; name a folder with --model DIR".into())
         })?,
     };
-    let model = Model::load(&files, level)?;
+    let model = Model::load(&files, level, precision)?;
     let service = EmbeddingService::new(model, request.threads, folder, request.index_memory())?;
     Ok(Arc::new(service))
 }

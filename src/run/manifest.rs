@@ -71,7 +71,7 @@ pub(super) fn model(service: Option<&EmbeddingService>, request: Option<&EngineR
         "stored_precision": model.stored_precision,
         "max_tokens": model.tokenizer.max_tokens(),
         "dim": service.dim(),
-        "precision": model.encoder.precision(),
+        "precision": model.encoder.precision().name(),
         "device": model.encoder.device(),
     })
 }

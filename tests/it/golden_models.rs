@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use nightmill::encoder::Precision;
 use nightmill::encoder::cpu::Level;
 use nightmill::model::{Model, ModelFolder};
 use serde_json::Value;
@@ -50,7 +51,7 @@ fn the_tokenizer_gives_the_reference_ids_and_the_model_the_reference_vectors() {
 }
 
 fn check_folder(folder: &Path, level: Level) {
-    let model = Model::load(&ModelFolder::open(folder).unwrap(), level).unwrap();
+    let model = Model::load(&ModelFolder::open(folder).unwrap(), level, Precision::F32).unwrap();
     let expected = std::fs::read_to_string(folder.join("expected.jsonl")).unwrap();
     assert!(expected.lines().count() > 3);
     for line in expected.lines() {
@@ -114,7 +115,7 @@ fn unusable_folders_name_the_file_or_key() {
     let good = root().join("tests/golden/sentence-transformers/mean");
     let load = |folder: &Path| {
         ModelFolder::open(folder)
-            .and_then(|f| Model::load(&f, Level::Portable))
+            .and_then(|f| Model::load(&f, Level::Portable, Precision::F32))
             .map(|_| ())
             .map_err(|e| e.to_string())
     };

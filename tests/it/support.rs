@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use nightmill::encoder::Precision;
 use nightmill::encoder::cpu::Level;
 use nightmill::model::{Model, ModelFolder};
 use serde_json::Value;
@@ -29,10 +30,13 @@ pub fn reference_models() -> Vec<(Model, f64)> {
     let level = Level::choose().unwrap();
     let shipped = ModelFolder::shipped().expect("tests run with the shipped model");
     // 0.0005 is the promise for the shipped weights; 1e-9 is equality of numbers with 4 decimals.
-    let mut models = vec![(Model::load(&shipped, level).unwrap(), 0.0005)];
+    let mut models = vec![(
+        Model::load(&shipped, level, Precision::F32).unwrap(),
+        0.0005,
+    )];
     if let Some(folder) = std::env::var_os("NIGHTMILL_F32_MODEL") {
         let folder = ModelFolder::open(&PathBuf::from(folder)).unwrap();
-        let model = Model::load(&folder, level).unwrap();
+        let model = Model::load(&folder, level, Precision::F32).unwrap();
         assert_eq!(model.stored_precision, "f32");
         models.push((model, 1e-9));
     }

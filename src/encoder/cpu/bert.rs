@@ -2,20 +2,25 @@
 
 use std::sync::Mutex;
 
-use super::kernels::{apply_gelu, apply_gelu_tanh, layer_norm, softmax_rows};
+use super::attention::{AttentionScratch, Heads, attend};
+use super::kernels::layer_norm;
 use super::level::Level;
-use super::linear::{Linear, Panels, Rows};
-use crate::encoder::{EncodeError, Encoder, Packed, Pooling, pool};
+use super::linear::{Linear, Scratch};
+use crate::encoder::{EncodeError, Encoder, Packed, Pooling, Precision, pool};
 
-/// The non-linearity between the two feed-forward layers.
+/// What follows a linear layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {
+    /// Nothing.
+    None,
     /// GELU with the error function.
     Gelu,
     /// GELU with the hyperbolic tangent.
     GeluTanh,
     /// max(0, x).
     Relu,
+    /// The hyperbolic tangent.
+    Tanh,
 }
 
 /// Sizes of a BERT.
@@ -31,7 +36,7 @@ pub struct BertShape {
     pub positions: usize,
     /// Added to the variance in every norm.
     pub epsilon: f32,
-    /// The non-linearity.
+    /// Between the two feed-forward layers.
     pub activation: Activation,
 }
 
@@ -66,14 +71,15 @@ pub struct BertWeights {
     pub embedding_norm: Norm,
     /// The layers, first to last.
     pub layers: Vec<Layer>,
-    /// A layer after pooling and whether its output goes through tanh.
-    pub dense: Vec<(Linear, bool)>,
+    /// Layers after pooling.
+    pub dense: Vec<(Linear, Activation)>,
 }
 
 /// The packed BERT encoder on CPU.
 #[derive(Debug)]
 pub struct CpuBert {
     level: Level,
+    precision: Precision,
     shape: BertShape,
     weights: BertWeights,
     pooling: Pooling,
@@ -89,15 +95,15 @@ struct Workspace {
     hidden: Vec<f32>,
     wide: Vec<f32>,
     context: Vec<f32>,
-    scores: Vec<f32>,
-    panels: Panels,
-    packed: Vec<f32>,
+    attention: AttentionScratch,
+    scratch: Scratch,
 }
 
 impl CpuBert {
-    /// An encoder of these weights at this level.
+    /// An encoder of these weights, which were packed at this level and precision.
     pub fn new(
         level: Level,
+        precision: Precision,
         shape: BertShape,
         weights: BertWeights,
         pooling: Pooling,
@@ -106,6 +112,7 @@ impl CpuBert {
     ) -> Self {
         Self {
             level,
+            precision,
             shape,
             weights,
             pooling,
@@ -142,119 +149,61 @@ impl CpuBert {
         layer_norm(self.level, hidden, None, gain, bias, self.shape.epsilon);
     }
 
-    /// Attention of each text over itself: `wide` holds query, key and value side by side.
-    fn attend(&self, batch: &Packed, space: &mut Workspace) {
-        let size = self.shape.hidden;
-        let head_size = size / self.shape.heads;
-        let scale = 1.0 / (head_size as f32).sqrt();
-        let stride = 3 * size;
-        for span in batch.spans() {
-            let tokens = span.len();
-            let rows = &space.wide[span.start * stride..span.end * stride];
-            let context = &mut space.context[span.start * size..span.end * size];
-            // The product writes whole kernel widths where it can; rows are as long as the text.
-            space.scores.resize(tokens * tokens, 0.0);
-            for head in 0..self.shape.heads {
-                let (query, key, value) = (
-                    head * head_size,
-                    size + head * head_size,
-                    2 * size + head * head_size,
-                );
-                space
-                    .panels
-                    .pack(self.level, head_size, tokens, |p, token| {
-                        rows[token * stride + key + p]
-                    });
-                space.panels.multiply(
-                    self.level,
-                    Rows {
-                        data: &rows[query..],
-                        stride,
-                        count: tokens,
-                    },
-                    &mut space.scores,
-                    tokens,
-                    &mut space.packed,
-                );
-                softmax_rows(self.level, &mut space.scores, tokens, tokens, scale);
-                space
-                    .panels
-                    .pack(self.level, tokens, head_size, |token, p| {
-                        rows[token * stride + value + p]
-                    });
-                let out = &mut context[head * head_size..];
-                space.panels.multiply(
-                    self.level,
-                    Rows {
-                        data: &space.scores,
-                        stride: tokens,
-                        count: tokens,
-                    },
-                    out,
-                    size,
-                    &mut space.packed,
-                );
-            }
+    /// Bytes are too coarse for scores; without dot products of bf16, f32 is as fast.
+    fn attention_precision(&self) -> Precision {
+        let odd = !(self.shape.hidden / self.shape.heads).is_multiple_of(2);
+        match self.precision {
+            Precision::Int8 if !self.level.has_dot(Precision::Bf16) => Precision::F32,
+            Precision::Int8 | Precision::Bf16 if !odd => Precision::Bf16,
+            _ => Precision::F32,
         }
     }
 
     fn layer(&self, layer: &Layer, batch: &Packed, space: &mut Workspace) {
         let (tokens, size) = (batch.tokens(), self.shape.hidden);
         let epsilon = self.shape.epsilon;
+        let (level, none) = (self.level, Activation::None);
+        let Workspace {
+            hidden,
+            wide,
+            context,
+            attention,
+            scratch,
+        } = space;
 
-        resize(&mut space.wide, tokens * 3 * size);
-        layer.query_key_value.apply(
-            self.level,
-            &space.hidden,
-            &mut space.wide,
-            &mut space.packed,
-        );
-        resize(&mut space.context, tokens * size);
-        self.attend(batch, space);
+        resize(wide, tokens * 3 * size);
+        layer
+            .query_key_value
+            .apply(level, hidden, none, wide, scratch);
+        resize(context, tokens * size);
+        let heads = Heads {
+            count: self.shape.heads,
+            size: size / self.shape.heads,
+        };
+        let precision = self.attention_precision();
+        for span in batch.spans() {
+            let rows = &wide[span.start * 3 * size..span.end * 3 * size];
+            let context = &mut context[span.start * size..span.end * size];
+            attend(level, precision, heads, rows, context, attention);
+        }
 
-        let attended = &mut space.wide[..tokens * size];
+        let attended = &mut wide[..tokens * size];
         layer
             .attention_output
-            .apply(self.level, &space.context, attended, &mut space.packed);
+            .apply(level, context, none, attended, scratch);
         let (gain, bias) = &layer.attention_norm;
-        layer_norm(
-            self.level,
-            attended,
-            Some(&space.hidden),
-            gain,
-            bias,
-            epsilon,
-        );
-        space.hidden.copy_from_slice(attended);
+        layer_norm(level, attended, Some(hidden), gain, bias, epsilon);
+        hidden.copy_from_slice(attended);
 
-        resize(&mut space.wide, tokens * layer.intermediate.outputs());
-        layer.intermediate.apply(
-            self.level,
-            &space.hidden,
-            &mut space.wide,
-            &mut space.packed,
-        );
-        match self.shape.activation {
-            Activation::Gelu => apply_gelu(self.level, &mut space.wide),
-            Activation::GeluTanh => apply_gelu_tanh(self.level, &mut space.wide),
-            Activation::Relu => space.wide.iter_mut().for_each(|x| *x = x.max(0.0)),
-        }
-        layer.output.apply(
-            self.level,
-            &space.wide,
-            &mut space.context,
-            &mut space.packed,
-        );
+        resize(wide, tokens * layer.intermediate.outputs());
+        let activation = self.shape.activation;
+        layer
+            .intermediate
+            .apply(level, hidden, activation, wide, scratch);
+        layer.output.apply(level, wide, none, context, scratch);
         let (gain, bias) = &layer.output_norm;
-        layer_norm(
-            self.level,
-            &mut space.context,
-            Some(&space.hidden),
-            gain,
-            bias,
-            epsilon,
-        );
-        std::mem::swap(&mut space.hidden, &mut space.context);
+        layer_norm(level, context, Some(hidden), gain, bias, epsilon);
+        std::mem::swap(hidden, context);
     }
 
     fn pool_texts(&self, batch: &Packed, hidden: &[f32], out: &mut Vec<f32>) {
@@ -273,12 +222,10 @@ impl CpuBert {
                 size,
                 &mut vector,
             );
-            for (linear, tanh) in &self.weights.dense {
+            for (linear, activation) in &self.weights.dense {
                 let mut next = vec![0.0; linear.outputs()];
-                linear.apply(self.level, &vector, &mut next, &mut Vec::new());
-                if *tanh {
-                    next.iter_mut().for_each(|x| *x = x.tanh());
-                }
+                let mut scratch = Scratch::default();
+                linear.apply(self.level, &vector, *activation, &mut next, &mut scratch);
                 vector = next;
             }
             if self.normalise {
@@ -325,11 +272,19 @@ impl Encoder for CpuBert {
         Ok(())
     }
 
-    fn precision(&self) -> &'static str {
-        "f32"
+    fn precision(&self) -> Precision {
+        self.precision
     }
 
     fn device(&self) -> String {
-        format!("cpu ({})", self.level.name())
+        match self.precision {
+            Precision::Bf16 if self.level.has_dot(Precision::Bf16) => {
+                format!("cpu ({}-bf16)", self.level.name())
+            }
+            Precision::Int8 if self.level.has_dot(Precision::Int8) => {
+                format!("cpu ({}-vnni)", self.level.name())
+            }
+            _ => format!("cpu ({})", self.level.name()),
+        }
     }
 }

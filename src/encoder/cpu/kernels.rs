@@ -1,79 +1,12 @@
-//! The kernels, once in plain Rust and once per instruction level.
-//!
-//! This file holds the program's only `unsafe`: calls into functions compiled for instructions that
-//! were found on this machine, and the loads and stores of the matrix kernels.
+//! Functions of rows and tiles, from one body in plain Rust that is compiled once per instruction level.
 
+use super::bert::Activation;
 use super::level::Level;
 use super::scalar_math::{exp, gelu, gelu_tanh, multiply_add};
+use super::words::Quantised;
 
 /// Lanes of reductions over a row; fixed for all levels, so that only fused rounding differs.
 const LANES: usize = 16;
-
-/// One block of a matrix product: `rows` rows of `a` times one panel of packed columns.
-///
-/// `a` is packed: `depth` groups of `rows` elements, so that a kernel reads it front to back (rows
-/// that are far apart in memory would fight for the same cache lines); `panel` has `depth` rows of
-/// `width(level)` columns; the sums go to `out`, `rows` rows of one panel's width, `out_stride`
-/// apart.
-pub(super) struct Block<'a> {
-    pub a: &'a [f32],
-    pub rows: usize,
-    pub depth: usize,
-    pub panel: &'a [f32],
-    pub out: &'a mut [f32],
-    pub out_stride: usize,
-}
-
-/// Columns of a packed panel at this level.
-pub(super) fn width(level: Level) -> usize {
-    match level {
-        Level::Portable | Level::Avx2 => 16,
-        Level::Avx512 => 32,
-    }
-}
-
-/// Rows of `a` that one kernel call takes at most at this level.
-pub(super) fn height(level: Level) -> usize {
-    match level {
-        Level::Portable => 4,
-        Level::Avx2 => 6,
-        Level::Avx512 => 12,
-    }
-}
-
-/// Computes a block. Each output is `sum over p of a[p] * panel[p]` in ascending `p`.
-pub(super) fn multiply(level: Level, block: Block<'_>) {
-    let columns = width(level);
-    assert!(
-        block.rows >= 1 && block.rows <= height(level),
-        "block of {} rows",
-        block.rows
-    );
-    assert!(
-        block.a.len() >= block.rows * block.depth,
-        "block reads past its rows"
-    );
-    assert!(
-        block.panel.len() >= block.depth * columns,
-        "block reads past its panel"
-    );
-    assert!(
-        block.out.len() >= (block.rows - 1) * block.out_stride + columns,
-        "block writes past its output"
-    );
-    match level {
-        Level::Portable => portable::multiply(block),
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the level is only constructed where the instructions were detected
-        // (`Level::available`), and the bounds were checked above.
-        Level::Avx2 => unsafe { x86::multiply_avx2(block) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: as above.
-        Level::Avx512 => unsafe { x86::multiply_avx512(block) },
-        #[cfg(not(target_arch = "x86_64"))]
-        _ => portable::multiply(block),
-    }
-}
 
 /// Defines a row function at every level from one `inline(always)` body.
 macro_rules! at_every_level {
@@ -84,7 +17,7 @@ macro_rules! at_every_level {
             {
                 #[target_feature(enable = "avx2,fma")]
                 fn avx2($($arg: $type),*) { $body::<true>($($arg),*) }
-                #[target_feature(enable = "avx512f,avx2,fma")]
+                #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
                 fn avx512($($arg: $type),*) { $body::<true>($($arg),*) }
                 match level {
                     Level::Portable => $body::<false>($($arg),*),
@@ -109,16 +42,33 @@ at_every_level! {
     layer_norm(x: &mut [f32], residual: Option<&[f32]>, gain: &[f32], bias: &[f32], epsilon: f32) = layer_norm_body
 }
 at_every_level! {
-    /// GELU (error function) of every element.
-    apply_gelu(x: &mut [f32]) = gelu_body
+    /// Adds `bias` to the rows of a tile (`width` apart, `bias.len()` used), applies `activation`, and
+    /// writes them to rows of `out` that are `stride` apart.
+    finish_tile(tile: &[f32], width: usize, bias: &[f32], activation: Activation, out: &mut [f32], stride: usize) = finish_body
 }
 at_every_level! {
-    /// GELU (hyperbolic tangent) of every element.
-    apply_gelu_tanh(x: &mut [f32]) = gelu_tanh_body
+    /// Turns a tile of whole numbers, in place, into what they stand for: rows quantised as `rows` says,
+    /// times columns with these steps, whose bytes have these sums.
+    dequantise_tile(tile: &mut [f32], width: usize, rows: &[Quantised], scales: &[f32], sums: &[i32]) = dequantise_body
 }
 at_every_level! {
-    /// Softmax of `scale * x` over the first `used` elements of each row of `stride` elements.
-    softmax_rows(x: &mut [f32], stride: usize, used: usize, scale: f32) = softmax_body
+    /// e^(`scale` * (x - max)) over the first `used` elements of each row of `stride` elements, and the
+    /// sum of each row: softmax but for the division.
+    softmax_weights(x: &mut [f32], stride: usize, used: usize, scale: f32, sums: &mut [f32]) = softmax_body
+}
+at_every_level! {
+    /// Divides the rows of a tile (`width` apart, `used` of it) by `divisors` and writes them to rows of
+    /// `out` that are `stride` apart.
+    scale_rows(tile: &[f32], width: usize, used: usize, divisors: &[f32], out: &mut [f32], stride: usize) = scale_body
+}
+at_every_level! {
+    /// The nearest bf16 of each element, ties to even.
+    to_bf16_row(row: &[f32], out: &mut [u16]) = bf16_body
+}
+at_every_level! {
+    /// Bytes for a row, from its least to its largest element, with 0 exact; not finite elements make the
+    /// step NaN.
+    quantise_row(row: &[f32], out: &mut [u8], quantised: &mut Quantised) = quantise_body
 }
 
 #[inline(always)]
@@ -167,18 +117,65 @@ fn layer_norm_body<const FMA: bool>(
 }
 
 #[inline(always)]
-fn gelu_body<const FMA: bool>(x: &mut [f32]) {
-    x.iter_mut().for_each(|x| *x = gelu::<FMA>(*x));
+fn finish_body<const FMA: bool>(
+    tile: &[f32],
+    width: usize,
+    bias: &[f32],
+    activation: Activation,
+    out: &mut [f32],
+    stride: usize,
+) {
+    match activation {
+        Activation::None => finish_rows(tile, width, bias, out, stride, |x| x),
+        Activation::Gelu => finish_rows(tile, width, bias, out, stride, gelu::<FMA>),
+        Activation::GeluTanh => finish_rows(tile, width, bias, out, stride, gelu_tanh::<FMA>),
+        Activation::Relu => finish_rows(tile, width, bias, out, stride, |x| x.max(0.0)),
+        Activation::Tanh => finish_rows(tile, width, bias, out, stride, f32::tanh),
+    }
 }
 
 #[inline(always)]
-fn gelu_tanh_body<const FMA: bool>(x: &mut [f32]) {
-    x.iter_mut().for_each(|x| *x = gelu_tanh::<FMA>(*x));
+fn finish_rows(
+    tile: &[f32],
+    width: usize,
+    bias: &[f32],
+    out: &mut [f32],
+    stride: usize,
+    f: impl Fn(f32) -> f32,
+) {
+    for (row, sums) in tile.chunks_exact(width).enumerate() {
+        let out = &mut out[row * stride..][..bias.len()];
+        for ((out, sum), bias) in out.iter_mut().zip(sums).zip(bias) {
+            *out = f(sum + bias);
+        }
+    }
 }
 
 #[inline(always)]
-fn softmax_body<const FMA: bool>(x: &mut [f32], stride: usize, used: usize, scale: f32) {
-    for row in x.chunks_exact_mut(stride) {
+fn dequantise_body<const FMA: bool>(
+    tile: &mut [f32],
+    width: usize,
+    rows: &[Quantised],
+    scales: &[f32],
+    sums: &[i32],
+) {
+    for (values, row) in tile.chunks_exact_mut(width).zip(rows) {
+        for ((value, scale), sum) in values.iter_mut().zip(scales).zip(sums) {
+            let whole = (value.to_bits() as i32).wrapping_sub(row.zero.wrapping_mul(*sum));
+            *value = whole as f32 * (row.scale * scale);
+        }
+    }
+}
+
+#[inline(always)]
+fn softmax_body<const FMA: bool>(
+    x: &mut [f32],
+    stride: usize,
+    used: usize,
+    scale: f32,
+    sums: &mut [f32],
+) {
+    for (row, sum) in x.chunks_exact_mut(stride).zip(sums) {
         let row = &mut row[..used];
         let mut maxima = [f32::NEG_INFINITY; LANES];
         let chunks = row.chunks_exact(LANES);
@@ -199,125 +196,72 @@ fn softmax_body<const FMA: bool>(x: &mut [f32], stride: usize, used: usize, scal
             .fold(f32::NEG_INFINITY, |a, b| if *b > a { *b } else { a });
         row.iter_mut()
             .for_each(|x| *x = exp::<FMA>((*x - max) * scale));
-        let inverse = 1.0 / lane_sum(row, |x| x);
-        row.iter_mut().for_each(|x| *x *= inverse);
+        *sum = lane_sum(row, |x| x);
     }
 }
 
-mod portable {
-    use super::Block;
-
-    const WIDTH: usize = 16;
-
-    pub(super) fn multiply(block: Block<'_>) {
-        for row in 0..block.rows {
-            let mut sums = [0.0f32; WIDTH];
-            for (group, b) in block
-                .a
-                .chunks_exact(block.rows)
-                .zip(block.panel.chunks_exact(WIDTH))
-                .take(block.depth)
-            {
-                for column in 0..WIDTH {
-                    sums[column] += group[row] * b[column];
-                }
-            }
-            block.out[row * block.out_stride..][..WIDTH].copy_from_slice(&sums);
-        }
+#[inline(always)]
+fn scale_body<const FMA: bool>(
+    tile: &[f32],
+    width: usize,
+    used: usize,
+    divisors: &[f32],
+    out: &mut [f32],
+    stride: usize,
+) {
+    for (row, (sums, divisor)) in tile.chunks_exact(width).zip(divisors).enumerate() {
+        let inverse = 1.0 / divisor;
+        let out = &mut out[row * stride..][..used];
+        out.iter_mut()
+            .zip(sums)
+            .for_each(|(out, sum)| *out = sum * inverse);
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-mod x86 {
-    use std::arch::x86_64::*;
-
-    use super::Block;
-
-    /// Calls `$kernel::<ROWS>` with the block's number of rows as a constant, so that all sums stay
-    /// in registers.
-    macro_rules! with_rows {
-        ($block:ident, $kernel:ident, $($rows:literal),*) => {
-            match $block.rows {
-                // SAFETY: the caller promised the instructions and checked the bounds.
-                $($rows => unsafe { $kernel::<$rows>($block) },)*
-                _ => unreachable!("the caller checked the number of rows"),
-            }
-        };
+#[inline(always)]
+fn bf16_body<const FMA: bool>(row: &[f32], out: &mut [u16]) {
+    for (out, x) in out.iter_mut().zip(row) {
+        let bits = x.to_bits();
+        let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
+        // Rounding must not carry a NaN over into something else.
+        let nan = (bits & 0x7fff_ffff) > 0x7f80_0000;
+        *out = if nan { 0x7fc0 } else { rounded as u16 };
     }
+}
 
-    /// # Safety
-    /// The machine has AVX2 and FMA, and the block's slices reach as far as its sizes say.
-    #[target_feature(enable = "avx2,fma")]
-    pub(super) unsafe fn multiply_avx2(block: Block<'_>) {
-        with_rows!(block, avx2_rows, 1, 2, 3, 4, 5, 6)
-    }
-
-    /// # Safety
-    /// The machine has AVX-512 F, and the block's slices reach as far as its sizes say.
-    #[target_feature(enable = "avx512f,avx2,fma")]
-    pub(super) unsafe fn multiply_avx512(block: Block<'_>) {
-        with_rows!(block, avx512_rows, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)
-    }
-
-    /// # Safety
-    /// As [`multiply_avx2`]; `ROWS` is the block's number of rows.
-    #[target_feature(enable = "avx2,fma")]
-    unsafe fn avx2_rows<const ROWS: usize>(block: Block<'_>) {
-        let (a, panel) = (block.a.as_ptr(), block.panel.as_ptr());
-        let mut sums = [[_mm256_setzero_ps(); 2]; ROWS];
-        for p in 0..block.depth {
-            // SAFETY: p < depth, rows < ROWS; `multiply` checked that a, panel and out reach there.
-            unsafe {
-                let b = [
-                    _mm256_loadu_ps(panel.add(p * 16)),
-                    _mm256_loadu_ps(panel.add(p * 16 + 8)),
-                ];
-                for (row, sums) in sums.iter_mut().enumerate() {
-                    let x = _mm256_set1_ps(*a.add(p * ROWS + row));
-                    sums[0] = _mm256_fmadd_ps(x, b[0], sums[0]);
-                    sums[1] = _mm256_fmadd_ps(x, b[1], sums[1]);
-                }
-            }
-        }
-        for (row, sums) in sums.iter().enumerate() {
-            // SAFETY: as above.
-            unsafe {
-                let out = block.out.as_mut_ptr().add(row * block.out_stride);
-                _mm256_storeu_ps(out, sums[0]);
-                _mm256_storeu_ps(out.add(8), sums[1]);
-            }
+#[inline(always)]
+fn quantise_body<const FMA: bool>(row: &[f32], out: &mut [u8], quantised: &mut Quantised) {
+    let (mut least, mut most) = ([0.0f32; LANES], [0.0f32; LANES]);
+    let mut poison = [0.0f32; LANES];
+    let mut look = |lane: usize, x: f32| {
+        least[lane] = if x < least[lane] { x } else { least[lane] };
+        most[lane] = if x > most[lane] { x } else { most[lane] };
+        // 0 for a finite number, NaN for any other.
+        poison[lane] += x * 0.0;
+    };
+    let (chunks, rest) = row.as_chunks::<LANES>();
+    for chunk in chunks {
+        for (lane, x) in chunk.iter().enumerate() {
+            look(lane, *x);
         }
     }
-
-    /// # Safety
-    /// As [`multiply_avx512`]; `ROWS` is the block's number of rows.
-    #[target_feature(enable = "avx512f,avx2,fma")]
-    unsafe fn avx512_rows<const ROWS: usize>(block: Block<'_>) {
-        let (a, panel) = (block.a.as_ptr(), block.panel.as_ptr());
-        let mut sums = [[_mm512_setzero_ps(); 2]; ROWS];
-        for p in 0..block.depth {
-            // SAFETY: p < depth, rows < ROWS; `multiply` checked that a, panel and out reach there.
-            unsafe {
-                let b = [
-                    _mm512_loadu_ps(panel.add(p * 32)),
-                    _mm512_loadu_ps(panel.add(p * 32 + 16)),
-                ];
-                for (row, sums) in sums.iter_mut().enumerate() {
-                    let x = _mm512_set1_ps(*a.add(p * ROWS + row));
-                    sums[0] = _mm512_fmadd_ps(x, b[0], sums[0]);
-                    sums[1] = _mm512_fmadd_ps(x, b[1], sums[1]);
-                }
-            }
-        }
-        for (row, sums) in sums.iter().enumerate() {
-            // SAFETY: as above.
-            unsafe {
-                let out = block.out.as_mut_ptr().add(row * block.out_stride);
-                _mm512_storeu_ps(out, sums[0]);
-                _mm512_storeu_ps(out.add(16), sums[1]);
-            }
-        }
+    for (lane, x) in rest.iter().enumerate() {
+        look(lane, *x);
     }
+    let least = least.iter().fold(0.0f32, |a, b| a.min(*b));
+    let most = most.iter().fold(0.0f32, |a, b| a.max(*b));
+    let range = most - least;
+    let scale = if range > 0.0 { range / 255.0 } else { 1.0 };
+    let inverse = 1.0 / scale;
+    let zero = (-least * inverse).round_ties_even();
+    for (byte, x) in out.iter_mut().zip(row) {
+        let whole = multiply_add::<FMA>(*x, inverse, zero).round_ties_even();
+        // The two ends may both have been rounded up.
+        let whole = whole.clamp(0.0, 255.0);
+        *byte = whole as i32 as u8;
+    }
+    quantised.scale = scale + poison.iter().sum::<f32>();
+    quantised.zero = zero as i32;
 }
 
 #[cfg(test)]
@@ -337,70 +281,31 @@ mod tests {
     }
 
     #[test]
-    fn every_level_multiplies_like_f64_and_rows_do_not_depend_on_each_other() {
-        for level in Level::available() {
-            let columns = width(level);
-            for depth in [1, 7, 32, 384] {
-                let rows = height(level);
-                // Packed: element p of row r is a[p * rows + r].
-                let (a, panel) = (noise(1, rows * depth), noise(2, depth * columns));
-                let run = |a: &[f32], rows, out: &mut [f32]| {
-                    multiply(
-                        level,
-                        Block {
-                            a,
-                            rows,
-                            depth,
-                            panel: &panel,
-                            out,
-                            out_stride: columns,
-                        },
-                    );
-                };
-                let mut all = vec![f32::NAN; rows * columns];
-                run(&a, rows, &mut all);
-                for row in 0..rows {
-                    let mut alone = vec![f32::NAN; columns];
-                    let own: Vec<f32> = a.iter().skip(row).step_by(rows).copied().collect();
-                    run(&own, 1, &mut alone);
-                    assert_eq!(
-                        alone,
-                        all[row * columns..][..columns],
-                        "{level:?}: a row depends on its neighbours"
-                    );
-                    for (column, got) in alone.iter().enumerate() {
-                        let exact: f64 = (0..depth)
-                            .map(|p| {
-                                f64::from(a[p * rows + row])
-                                    * f64::from(panel[p * columns + column])
-                            })
-                            .sum();
-                        assert!(
-                            (f64::from(*got) - exact).abs() < 1e-4,
-                            "{level:?}: {got} is not {exact}"
-                        );
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
     fn row_functions_agree_between_levels() {
         let gain = noise(3, 37);
         let bias = noise(4, 37);
-        let portable = |level| {
+        let all = |level| {
             let mut x = noise(5, 37 * 5);
             let residual = noise(6, 37 * 5);
             layer_norm(level, &mut x, Some(&residual), &gain, &bias, 1e-12);
-            apply_gelu(level, &mut x);
-            apply_gelu_tanh(level, &mut x);
-            softmax_rows(level, &mut x, 37, 33, 0.7);
-            x
+            let mut out = vec![0.0; 5 * 40];
+            for activation in [
+                Activation::Gelu,
+                Activation::GeluTanh,
+                Activation::Relu,
+                Activation::None,
+            ] {
+                finish_tile(level, &x, 37, &bias[..33], activation, &mut out, 40);
+                x = out.chunks(40).flat_map(|row| &row[..37]).copied().collect();
+            }
+            let mut sums = [0.0; 5];
+            softmax_weights(level, &mut x, 37, 33, 0.7, &mut sums);
+            scale_rows(level, &x, 37, 33, &sums, &mut out, 40);
+            out
         };
-        let expected = portable(Level::Portable);
+        let expected = all(Level::Portable);
         for level in Level::available() {
-            for (got, expected) in portable(level).iter().zip(&expected) {
+            for (got, expected) in all(level).iter().zip(&expected) {
                 assert!(
                     (got - expected).abs() < 2e-6,
                     "{level:?}: {got} is not {expected}"
@@ -410,14 +315,61 @@ mod tests {
     }
 
     #[test]
-    fn softmax_rows_sum_to_one_even_with_extreme_scores() {
+    fn softmax_sums_are_of_its_weights_even_with_extreme_scores() {
         for level in Level::available() {
             let mut x = vec![1e30, -1e30, 0.0, 1e30, 5.0, f32::MIN];
-            softmax_rows(level, &mut x, 6, 6, 0.176);
-            assert!(
-                (x.iter().sum::<f32>() - 1.0).abs() < 1e-6,
-                "{level:?}: {x:?}"
+            let mut sums = [0.0];
+            softmax_weights(level, &mut x, 6, 6, 0.176, &mut sums);
+            assert_eq!((x[0], x[3], sums[0]), (1.0, 1.0, 2.0), "{level:?}: {x:?}");
+        }
+    }
+
+    #[test]
+    fn bf16_is_the_nearest_one() {
+        for level in Level::available() {
+            let row = [
+                1.0,
+                -2.5,
+                1.003_906_3,
+                1.011_718_8,
+                0.0,
+                f32::NAN,
+                f32::INFINITY,
+            ];
+            let mut out = [0; 7];
+            to_bf16_row(level, &row, &mut out);
+            let back = out.map(|bits| f32::from_bits(u32::from(bits) << 16));
+            // 1.00390625 and 1.01171875 are ties; the even neighbour wins.
+            assert_eq!(&back[..5], &[1.0, -2.5, 1.0, 1.015_625, 0.0], "{level:?}");
+            assert!(back[5].is_nan() && back[6] == f32::INFINITY, "{level:?}");
+        }
+    }
+
+    #[test]
+    fn bytes_keep_zero_and_stay_within_half_a_step() {
+        for level in Level::available() {
+            for shift in [-0.9, -0.3, 0.0, 0.5, 3.0f32] {
+                let row: Vec<f32> = noise(7, 101).iter().map(|x| x + shift).collect();
+                let (mut bytes, mut quantised) = (vec![0; 101], Quantised::default());
+                quantise_row(level, &row, &mut bytes, &mut quantised);
+                for (x, byte) in row.iter().zip(&bytes) {
+                    let back = quantised.scale * (i32::from(*byte) - quantised.zero) as f32;
+                    assert!(
+                        (back - x).abs() <= quantised.scale * 1.01,
+                        "{level:?}: {x} became {back}"
+                    );
+                }
+            }
+            let (mut bytes, mut quantised) = (vec![0; 4], Quantised::default());
+            quantise_row(level, &[0.0; 4], &mut bytes, &mut quantised);
+            assert_eq!((bytes[0], quantised.zero), (0, 0), "{level:?}");
+            quantise_row(
+                level,
+                &[1.0, f32::NAN, 0.0, 2.0],
+                &mut bytes,
+                &mut quantised,
             );
+            assert!(quantised.scale.is_nan(), "{level:?}: a NaN was lost");
         }
     }
 }

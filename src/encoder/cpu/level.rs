@@ -1,5 +1,7 @@
 //! Which instructions the kernels use.
 
+use crate::encoder::Precision;
+
 /// An instruction level. Results differ between levels in the last bits, never within one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
@@ -7,7 +9,8 @@ pub enum Level {
     Portable,
     /// AVX2 and FMA: x86-64 from about 2013.
     Avx2,
-    /// AVX-512 F.
+    /// AVX-512 F, BW, DQ and VL: x86-64 servers from about 2017. Dot products of bf16 and of bytes are
+    /// used where they are there, see [`Level::has_dot`].
     Avx512,
 }
 
@@ -24,7 +27,11 @@ impl Level {
             if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
                 levels.push(Self::Avx2);
             }
-            if is_x86_feature_detected!("avx512f") && levels.contains(&Self::Avx2) {
+            let avx512 = is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512vl");
+            if avx512 && levels.contains(&Self::Avx2) {
                 levels.push(Self::Avx512);
             }
         }
@@ -54,6 +61,23 @@ impl Level {
                     names.join(", ")
                 )
             })
+    }
+
+    /// Whether this level has an instruction for dot products at this precision. Without it the
+    /// precision works too, no faster than f32.
+    pub fn has_dot(self, precision: Precision) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        match (self, precision) {
+            (_, Precision::F32) => true,
+            (Self::Avx512, Precision::Bf16) => is_x86_feature_detected!("avx512bf16"),
+            (Self::Avx512, Precision::Int8) => is_x86_feature_detected!("avx512vnni"),
+            (Self::Avx2, Precision::Int8) => is_x86_feature_detected!("avxvnni"),
+            _ => false,
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            precision == Precision::F32
+        }
     }
 
     /// The name, as in the environment variable and the manifest.

@@ -1,128 +1,154 @@
-//! A matrix packed for the kernels, and products with it.
+//! A matrix packed for the kernels, and the layer that multiplies by it.
 
-use super::kernels::{Block, height, multiply, width};
+use super::bert::Activation;
+use super::kernels::{dequantise_tile, finish_tile};
 use super::level::Level;
+use super::tile::{MOST_SUMS, Tile, height, multiply, width};
+use super::words::{PackedRows, Rows, Words, per_word, words_of};
+use crate::encoder::Precision;
 
-/// Rows of a matrix that are `stride` elements apart.
-#[derive(Clone, Copy)]
-pub(super) struct Rows<'a> {
-    pub data: &'a [f32],
-    pub stride: usize,
-    pub count: usize,
-}
+/// Words of a panel that are multiplied at a time, by its columns: 24 KiB, so that they stay in the
+/// first cache while all rows pass by.
+const PANEL_WORDS: usize = 6144;
 
-/// A matrix of `depth` rows and `columns` columns, packed into panels of as many columns as the
-/// level's kernel takes at once; the last panel is filled up with zeros.
-#[derive(Debug, Default)]
+/// A matrix of `depth` rows and `columns` columns, packed into panels of as many columns as a tile
+/// has; the last panel is filled up with zeros.
+#[derive(Debug)]
 pub(super) struct Panels {
-    data: Vec<f32>,
-    depth: usize,
+    precision: Precision,
+    data: Vec<u32>,
+    words: usize,
     columns: usize,
+    /// For bytes: the step of each column, and the sum of its bytes.
+    scales: Vec<f32>,
+    sums: Vec<i32>,
 }
 
 impl Panels {
-    /// Packs the matrix whose element (p, column) is `element(p, column)`, reusing the memory.
-    pub(super) fn pack(
-        &mut self,
-        level: Level,
-        depth: usize,
-        columns: usize,
-        element: impl Fn(usize, usize) -> f32,
-    ) {
-        let width = width(level);
-        self.depth = depth;
-        self.columns = columns;
-        self.data.clear();
-        self.data
-            .resize(depth * columns.div_ceil(width) * width, 0.0);
-        for (panel, data) in self.data.chunks_exact_mut(depth * width).enumerate() {
-            let first = panel * width;
-            let used = width.min(columns - first);
-            for (p, row) in data.chunks_exact_mut(width).enumerate() {
-                for (offset, slot) in row[..used].iter_mut().enumerate() {
-                    *slot = element(p, first + offset);
-                }
+    /// Packs a matrix that is given as its columns, one after the other.
+    fn new(level: Level, precision: Precision, matrix: &[f32], columns: usize) -> Self {
+        let depth = matrix.len() / columns.max(1);
+        let (width, words) = (width(level), words_of(precision, depth));
+        let mut panels = Self {
+            precision,
+            data: vec![0; columns.div_ceil(width) * width * words],
+            words,
+            columns,
+            scales: Vec::new(),
+            sums: Vec::new(),
+        };
+        let mut row = Words::default();
+        let mut signed = vec![0u8; words * per_word(precision)];
+        for (column, values) in matrix.chunks_exact(depth.max(1)).enumerate() {
+            let panel = &mut panels.data[column / width * width * words..][..width * words];
+            let mut put = |word: usize, bits| panel[word * width + column % width] = bits;
+            if precision != Precision::Int8 {
+                row.of(level, precision, values, put);
+                continue;
             }
+            // Weights are signed and even around 0; a step for each column.
+            let most = values.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+            let scale = if most > 0.0 { most / 127.0 } else { 1.0 };
+            let mut sum = 0;
+            for (byte, x) in signed.iter_mut().zip(values) {
+                let whole = (x / scale).round_ties_even() as i8;
+                sum += i32::from(whole);
+                *byte = whole as u8;
+            }
+            for (word, bytes) in signed.as_chunks::<4>().0.iter().enumerate() {
+                put(word, u32::from_le_bytes(*bytes));
+            }
+            panels.scales.push(scale);
+            panels.sums.push(sum);
         }
+        panels
     }
 
-    /// `out = a * self`: `out` has as many rows as `a`, `out_stride` apart. Elements of `out` beyond the matrix's columns are left alone. `packed` is scratch.
-    pub(super) fn multiply(
+    /// Multiplies packed rows by the matrix. `each` gets every tile of the product: its first row, its
+    /// first column, its rows of `width(level)` sums; columns beyond the matrix are zeros.
+    fn multiply(
         &self,
         level: Level,
-        a: Rows<'_>,
-        out: &mut [f32],
-        out_stride: usize,
-        packed: &mut Vec<f32>,
+        a: &PackedRows,
+        tiles: &mut Vec<f32>,
+        mut each: impl FnMut(usize, usize, &mut [f32]),
     ) {
-        const EDGE: usize = 12 * 32;
         let (width, height) = (width(level), height(level));
-        let mut edge = [0.0f32; EDGE];
-        let rows = a.count;
-        pack_rows(a, self.depth, height, packed);
-        for (panel, data) in self.data.chunks_exact(self.depth * width).enumerate() {
-            let first = panel * width;
-            let used = width.min(self.columns - first);
-            let mut row = 0;
-            while row < rows {
-                let count = height.min(rows - row);
-                let a = &packed[row * self.depth..];
-                let target = &mut out[row * out_stride + first..];
-                let block = |out, out_stride| Block {
-                    a,
-                    rows: count,
-                    depth: self.depth,
-                    panel: data,
-                    out,
-                    out_stride,
-                };
-                if used == width {
-                    multiply(level, block(target, out_stride));
-                } else {
-                    multiply(level, block(&mut edge, width));
-                    for r in 0..count {
-                        target[r * out_stride..][..used]
-                            .copy_from_slice(&edge[r * width..][..used]);
+        let at_once = PANEL_WORDS / width;
+        let groups = a.count.div_ceil(height);
+        // Sums of a panel wait for the next piece of it, all rows' of them.
+        tiles.resize(groups * height * width, 0.0);
+        for (panel, data) in self
+            .data
+            .chunks_exact((width * self.words).max(1))
+            .enumerate()
+        {
+            let mut from = 0;
+            while from < self.words {
+                let words = at_once.min(self.words - from);
+                let piece = &data[from * width..][..words * width];
+                for (group, sums) in tiles.chunks_exact_mut(height * width).enumerate() {
+                    let row = group * height;
+                    let rows = height.min(a.count - row);
+                    multiply(
+                        level,
+                        self.precision,
+                        Tile {
+                            a: a.group(row, rows, from, words),
+                            rows,
+                            words,
+                            panel: piece,
+                            sums,
+                            stride: width,
+                            first: from == 0,
+                        },
+                    );
+                    if from + words == self.words {
+                        let sums = &mut sums[..rows * width];
+                        if self.precision == Precision::Int8 {
+                            let first = panel * width;
+                            let used = width.min(self.columns - first);
+                            dequantise_tile(
+                                level,
+                                sums,
+                                width,
+                                &a.quantised[row..][..rows],
+                                &self.scales[first..][..used],
+                                &self.sums[first..][..used],
+                            );
+                        }
+                        each(row, panel * width, sums);
                     }
                 }
-                row += count;
+                from += words;
             }
         }
     }
 }
 
-/// Packs rows into groups of `height`: element `p` of row `r` of a group of `n` rows is at
-/// `p * n + r` of the group's place.
-fn pack_rows(a: Rows<'_>, depth: usize, height: usize, packed: &mut Vec<f32>) {
-    packed.resize(a.count * depth, 0.0);
-    for (group, target) in packed.chunks_mut(height * depth).enumerate() {
-        let count = target.len() / depth;
-        for r in 0..count {
-            let row = &a.data[(group * height + r) * a.stride..][..depth];
-            for (slot, x) in target[r..].iter_mut().step_by(count).zip(row) {
-                *slot = *x;
-            }
-        }
-    }
+/// Buffers of a product, used again for the next one.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    rows: PackedRows,
+    tiles: Vec<f32>,
 }
 
-/// A linear layer `y = x W^T + b`, packed at load.
+/// A linear layer `y = f(x W^T + b)`, packed at load.
 #[derive(Debug)]
 pub struct Linear {
     panels: Panels,
     bias: Vec<f32>,
+    inputs: usize,
 }
 
 impl Linear {
     /// Packs a weight of shape (outputs, inputs) and a bias of `outputs` elements.
-    pub fn new(level: Level, weight: &[f32], bias: Vec<f32>) -> Self {
-        let outputs = bias.len();
-        let inputs = weight.len() / outputs.max(1);
-        let mut panels = Panels::default();
-        panels.pack(level, inputs, outputs, |p, column| {
-            weight[column * inputs + p]
-        });
-        Self { panels, bias }
+    pub fn new(level: Level, precision: Precision, weight: &[f32], bias: Vec<f32>) -> Self {
+        Self {
+            panels: Panels::new(level, precision, weight, bias.len()),
+            inputs: weight.len() / bias.len().max(1),
+            bias,
+        }
     }
 
     /// Outputs of the layer.
@@ -130,23 +156,44 @@ impl Linear {
         self.bias.len()
     }
 
-    /// Applies the layer to rows of contiguous inputs; `out` has `outputs()` elements a row; `packed` is
-    /// scratch.
-    pub fn apply(&self, level: Level, x: &[f32], out: &mut [f32], packed: &mut Vec<f32>) {
-        let rows = out.len() / self.outputs();
+    /// Applies the layer and then `activation` to rows of contiguous inputs; `out` has `outputs()`
+    /// elements a row.
+    pub(super) fn apply(
+        &self,
+        level: Level,
+        x: &[f32],
+        activation: Activation,
+        out: &mut [f32],
+        scratch: &mut Scratch,
+    ) {
+        let outputs = self.outputs();
+        let width = width(level);
+        let rows = Rows {
+            data: x,
+            stride: self.inputs,
+            count: x.len() / self.inputs.max(1),
+        };
+        scratch
+            .rows
+            .pack(level, self.panels.precision, rows, self.inputs);
         self.panels.multiply(
             level,
-            Rows {
-                data: x,
-                stride: self.panels.depth,
-                count: rows,
+            &scratch.rows,
+            &mut scratch.tiles,
+            |row, first, sums| {
+                let used = width.min(outputs - first);
+                finish_tile(
+                    level,
+                    sums,
+                    width,
+                    &self.bias[first..][..used],
+                    activation,
+                    &mut out[row * outputs + first..],
+                    outputs,
+                );
             },
-            out,
-            self.outputs(),
-            packed,
         );
-        for row in out.chunks_exact_mut(self.outputs()) {
-            row.iter_mut().zip(&self.bias).for_each(|(x, b)| *x += b);
-        }
     }
 }
+
+const _: () = assert!(MOST_SUMS <= PANEL_WORDS, "a tile is smaller than a panel");

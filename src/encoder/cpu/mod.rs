@@ -1,9 +1,10 @@
-//! The packed CPU encoder: BERT without padding, at f32.
+//! The packed CPU encoder: BERT without padding, at f32, bf16 or int8.
 //!
 //! Texts lie end to end; the linear layers run over all tokens at once, attention over one text at
 //! a time. Every output element is one sum in one fixed order, whatever else is in the batch, so
 //! that a text's vector is the same to the bit in any packing and on any number of threads.
 
+mod attention;
 mod bert;
 #[allow(
     unsafe_code,
@@ -13,6 +14,12 @@ mod kernels;
 mod level;
 mod linear;
 mod scalar_math;
+#[allow(
+    unsafe_code,
+    reason = "instructions found at run time can only be called in unsafe blocks"
+)]
+mod tile;
+mod words;
 
 pub use bert::{Activation, BertShape, BertWeights, CpuBert, Layer};
 pub use level::Level;

@@ -1,0 +1,199 @@
+//! Attention of a text over itself (Vaswani et al. 2017, arXiv:1706.03762), a few rows at a time, so
+//! that their scores never leave the first cache.
+
+use super::kernels::{scale_rows, softmax_weights};
+use super::level::Level;
+use super::tile::{MOST_SUMS, Tile, height, multiply, width};
+use super::words::{PackedRows, Rows, Words, words_of};
+use crate::encoder::Precision;
+
+/// Buffers of one text's attention, used again for the next one.
+#[derive(Debug, Default)]
+pub(super) struct AttentionScratch {
+    keys: Vec<u32>,
+    values: Vec<u32>,
+    queries: PackedRows,
+    scores: Vec<f32>,
+    weights: PackedRows,
+    words: Words,
+    pair: Vec<f32>,
+}
+
+/// Sizes of an attention layer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heads {
+    pub count: usize,
+    /// Components of a head.
+    pub size: usize,
+}
+
+/// Attends one text: `rows` has query, key and value side by side for each token, `context` gets one
+/// row a token, all heads side by side.
+pub(super) fn attend(
+    level: Level,
+    precision: Precision,
+    heads: Heads,
+    rows: &[f32],
+    context: &mut [f32],
+    scratch: &mut AttentionScratch,
+) {
+    let hidden = heads.count * heads.size;
+    let (stride, tokens) = (3 * hidden, context.len() / hidden);
+    let (width, height) = (width(level), height(level));
+    let scale = 1.0 / (heads.size as f32).sqrt();
+    let key_words = words_of(precision, heads.size);
+    let value_words = words_of(precision, tokens);
+    // The scores of a row are as long as whole panels of keys.
+    let padded = tokens.next_multiple_of(width);
+    scratch.scores.resize(height * padded, 0.0);
+    let mut sums = [0.0f32; 12];
+    let mut tile = [0.0f32; MOST_SUMS];
+    for head in 0..heads.count {
+        let at = head * heads.size;
+        scratch.pack_keys(
+            level,
+            precision,
+            &rows[hidden + at..],
+            stride,
+            tokens,
+            heads.size,
+        );
+        scratch.pack_values(
+            level,
+            precision,
+            &rows[2 * hidden + at..],
+            stride,
+            tokens,
+            heads.size,
+        );
+        let queries = Rows {
+            data: &rows[at..],
+            stride,
+            count: tokens,
+        };
+        scratch.queries.pack(level, precision, queries, heads.size);
+        let mut row = 0;
+        while row < tokens {
+            let count = height.min(tokens - row);
+            for (panel, keys) in scratch.keys.chunks_exact(width * key_words).enumerate() {
+                let tile = Tile {
+                    a: scratch.queries.group(row, count, 0, key_words),
+                    rows: count,
+                    words: key_words,
+                    panel: keys,
+                    sums: &mut scratch.scores[panel * width..],
+                    stride: padded,
+                    first: true,
+                };
+                multiply(level, precision, tile);
+            }
+            softmax_weights(
+                level,
+                &mut scratch.scores[..count * padded],
+                padded,
+                tokens,
+                scale,
+                &mut sums[..count],
+            );
+            let weights = Rows {
+                data: &scratch.scores,
+                stride: padded,
+                count,
+            };
+            scratch.weights.pack(level, precision, weights, tokens);
+            for (panel, values) in scratch.values.chunks_exact(width * value_words).enumerate() {
+                let first = panel * width;
+                let used = width.min(heads.size - first);
+                multiply(
+                    level,
+                    precision,
+                    Tile {
+                        a: scratch.weights.group(0, count, 0, value_words),
+                        rows: count,
+                        words: value_words,
+                        panel: values,
+                        sums: &mut tile,
+                        stride: width,
+                        first: true,
+                    },
+                );
+                scale_rows(
+                    level,
+                    &tile[..count * width],
+                    width,
+                    used,
+                    &sums[..count],
+                    &mut context[row * hidden + at + first..],
+                    hidden,
+                );
+            }
+            row += count;
+        }
+    }
+}
+
+impl AttentionScratch {
+    /// Keys as panels: a column is a token, words run along the head.
+    fn pack_keys(
+        &mut self,
+        level: Level,
+        precision: Precision,
+        keys: &[f32],
+        stride: usize,
+        tokens: usize,
+        size: usize,
+    ) {
+        let (width, words) = (width(level), words_of(precision, size));
+        self.keys.clear();
+        self.keys.resize(tokens.next_multiple_of(width) * words, 0);
+        for (panel, target) in self.keys.chunks_exact_mut(width * words).enumerate() {
+            for column in 0..width.min(tokens - panel * width) {
+                let key = &keys[(panel * width + column) * stride..][..size];
+                self.words.of(level, precision, key, |word, bits| {
+                    target[word * width + column] = bits;
+                });
+            }
+        }
+    }
+
+    /// Values as panels: a column is a component of the head, words run along the tokens.
+    fn pack_values(
+        &mut self,
+        level: Level,
+        precision: Precision,
+        values: &[f32],
+        stride: usize,
+        tokens: usize,
+        size: usize,
+    ) {
+        let (width, words) = (width(level), words_of(precision, tokens));
+        let panels = size.div_ceil(width);
+        self.values.clear();
+        self.values.resize(panels * width * words, 0);
+        let row = |token: usize| &values[token * stride..][..size];
+        for word in 0..words {
+            let mut put = |component: usize, bits: u32| {
+                let (panel, column) = (component / width, component % width);
+                self.values[(panel * words + word) * width + column] = bits;
+            };
+            if precision == Precision::F32 {
+                row(word)
+                    .iter()
+                    .enumerate()
+                    .for_each(|(component, x)| put(component, x.to_bits()));
+                continue;
+            }
+            // Two tokens a word: their values side by side become words.
+            let first = row(2 * word);
+            self.pair.clear();
+            match 2 * word + 1 < tokens {
+                true => {
+                    let pairs = first.iter().zip(row(2 * word + 1));
+                    self.pair.extend(pairs.flat_map(|(a, b)| [*a, *b]));
+                }
+                false => self.pair.extend(first.iter().flat_map(|a| [*a, 0.0])),
+            }
+            self.words.of(level, precision, &self.pair, put);
+        }
+    }
+}
