@@ -4,7 +4,7 @@
 use super::kernels::{scale_rows, softmax_weights};
 use super::level::Level;
 use super::tile::{MOST_SUMS, Tile, height, multiply, width};
-use super::words::{PackedRows, Rows, Words, words_of};
+use super::words::{PackedRows, Rows, Words, per_word, words_of};
 use crate::encoder::Precision;
 
 /// Buffers of one text's attention, used again for the next one.
@@ -16,7 +16,6 @@ pub(super) struct AttentionScratch {
     scores: Vec<f32>,
     weights: PackedRows,
     words: Words,
-    pair: Vec<f32>,
 }
 
 /// Sizes of an attention layer.
@@ -77,7 +76,7 @@ pub(super) fn attend(
             let count = height.min(tokens - row);
             for (panel, keys) in scratch.keys.chunks_exact(width * key_words).enumerate() {
                 let tile = Tile {
-                    a: scratch.queries.group(row, count, 0, key_words),
+                    a: scratch.queries.group(row, count, 0),
                     rows: count,
                     words: key_words,
                     panel: keys,
@@ -108,7 +107,7 @@ pub(super) fn attend(
                     level,
                     precision,
                     Tile {
-                        a: scratch.weights.group(0, count, 0, value_words),
+                        a: scratch.weights.group(0, count, 0),
                         rows: count,
                         words: value_words,
                         panel: values,
@@ -149,9 +148,9 @@ impl AttentionScratch {
         for (panel, target) in self.keys.chunks_exact_mut(width * words).enumerate() {
             for column in 0..width.min(tokens - panel * width) {
                 let key = &keys[(panel * width + column) * stride..][..size];
-                self.words.of(level, precision, key, |word, bits| {
-                    target[word * width + column] = bits;
-                });
+                let (words, _) = self.words.of(level, precision, key);
+                let column = target[column..].iter_mut().step_by(width);
+                column.zip(words).for_each(|(place, word)| *place = *word);
             }
         }
     }
@@ -171,29 +170,21 @@ impl AttentionScratch {
         self.values.clear();
         self.values.resize(panels * width * words, 0);
         let row = |token: usize| &values[token * stride..][..size];
+        let per_word = per_word(precision);
         for word in 0..words {
-            let mut put = |component: usize, bits: u32| {
-                let (panel, column) = (component / width, component % width);
-                self.values[(panel * words + word) * width + column] = bits;
-            };
-            if precision == Precision::F32 {
-                row(word)
-                    .iter()
-                    .enumerate()
-                    .for_each(|(component, x)| put(component, x.to_bits()));
-                continue;
+            let token = word * per_word;
+            let next = (per_word > 1 && token + 1 < tokens).then(|| row(token + 1));
+            for panel in 0..panels {
+                let first = panel * width;
+                let end = size.min(first + width);
+                self.words.of_pair(
+                    level,
+                    precision,
+                    &row(token)[first..end],
+                    next.map(|next| &next[first..end]),
+                    &mut self.values[(panel * words + word) * width..],
+                );
             }
-            // Two tokens a word: their values side by side become words.
-            let first = row(2 * word);
-            self.pair.clear();
-            match 2 * word + 1 < tokens {
-                true => {
-                    let pairs = first.iter().zip(row(2 * word + 1));
-                    self.pair.extend(pairs.flat_map(|(a, b)| [*a, *b]));
-                }
-                false => self.pair.extend(first.iter().flat_map(|a| [*a, 0.0])),
-            }
-            self.words.of(level, precision, &self.pair, put);
         }
     }
 }

@@ -61,16 +61,6 @@ at_every_level! {
     /// `out` that are `stride` apart.
     scale_rows(tile: &[f32], width: usize, used: usize, divisors: &[f32], out: &mut [f32], stride: usize) = scale_body
 }
-at_every_level! {
-    /// The nearest bf16 of each element, ties to even.
-    to_bf16_row(row: &[f32], out: &mut [u16]) = bf16_body
-}
-at_every_level! {
-    /// Bytes for a row, from its least to its largest element, with 0 exact; not finite elements make the
-    /// step NaN.
-    quantise_row(row: &[f32], out: &mut [u8], quantised: &mut Quantised) = quantise_body
-}
-
 #[inline(always)]
 fn lane_sum(values: &[f32], f: impl Fn(f32) -> f32) -> f32 {
     let mut lanes = [0.0f32; LANES];
@@ -83,6 +73,12 @@ fn lane_sum(values: &[f32], f: impl Fn(f32) -> f32) -> f32 {
             lanes[lane] += f(chunk[lane]);
         }
     }
+    halve(lanes)
+}
+
+/// The sum of lanes, half to half.
+#[inline(always)]
+fn halve(mut lanes: [f32; LANES]) -> f32 {
     let mut width = LANES;
     while width > 1 {
         width /= 2;
@@ -145,7 +141,15 @@ fn finish_rows(
 ) {
     for (row, sums) in tile.chunks_exact(width).enumerate() {
         let out = &mut out[row * stride..][..bias.len()];
-        for ((out, sum), bias) in out.iter_mut().zip(sums).zip(bias) {
+        let (out, out_rest) = out.as_chunks_mut::<LANES>();
+        let (sums, sums_rest) = sums[..bias.len()].as_chunks::<LANES>();
+        let (bias, bias_rest) = bias.as_chunks::<LANES>();
+        for ((out, sums), bias) in out.iter_mut().zip(sums).zip(bias) {
+            for lane in 0..LANES {
+                out[lane] = f(sums[lane] + bias[lane]);
+            }
+        }
+        for ((out, sum), bias) in out_rest.iter_mut().zip(sums_rest).zip(bias_rest) {
             *out = f(sum + bias);
         }
     }
@@ -176,27 +180,34 @@ fn softmax_body<const FMA: bool>(
     sums: &mut [f32],
 ) {
     for (row, sum) in x.chunks_exact_mut(stride).zip(sums) {
-        let row = &mut row[..used];
+        // Whole vectors only, and what is beyond the row counts for nothing.
+        let end = used.next_multiple_of(LANES).min(stride);
+        row[used..end].fill(f32::NEG_INFINITY);
+        let (chunks, rest) = row[..end].as_chunks_mut::<LANES>();
         let mut maxima = [f32::NEG_INFINITY; LANES];
-        let chunks = row.chunks_exact(LANES);
-        for (m, x) in maxima.iter_mut().zip(chunks.remainder()) {
+        for (m, x) in maxima.iter_mut().zip(&*rest) {
             *m = if *x > *m { *x } else { *m };
         }
-        for chunk in chunks {
-            for lane in 0..LANES {
-                maxima[lane] = if chunk[lane] > maxima[lane] {
-                    chunk[lane]
-                } else {
-                    maxima[lane]
-                };
+        for chunk in &*chunks {
+            for (m, x) in maxima.iter_mut().zip(chunk) {
+                *m = if *x > *m { *x } else { *m };
             }
         }
         let max = maxima
             .iter()
             .fold(f32::NEG_INFINITY, |a, b| if *b > a { *b } else { a });
-        row.iter_mut()
-            .for_each(|x| *x = exp::<FMA>((*x - max) * scale));
-        *sum = lane_sum(row, |x| x);
+        let mut sums = [0.0f32; LANES];
+        for chunk in chunks {
+            for (x, sum) in chunk.iter_mut().zip(&mut sums) {
+                *x = exp::<FMA>((*x - max) * scale);
+                *sum += *x;
+            }
+        }
+        for (x, sum) in rest.iter_mut().zip(&mut sums) {
+            *x = exp::<FMA>((*x - max) * scale);
+            *sum += *x;
+        }
+        *sum = halve(sums);
     }
 }
 
@@ -218,67 +229,23 @@ fn scale_body<const FMA: bool>(
     }
 }
 
-#[inline(always)]
-fn bf16_body<const FMA: bool>(row: &[f32], out: &mut [u16]) {
-    for (out, x) in out.iter_mut().zip(row) {
-        let bits = x.to_bits();
-        let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
-        // Rounding must not carry a NaN over into something else.
-        let nan = (bits & 0x7fff_ffff) > 0x7f80_0000;
-        *out = if nan { 0x7fc0 } else { rounded as u16 };
-    }
-}
-
-#[inline(always)]
-fn quantise_body<const FMA: bool>(row: &[f32], out: &mut [u8], quantised: &mut Quantised) {
-    let (mut least, mut most) = ([0.0f32; LANES], [0.0f32; LANES]);
-    let mut poison = [0.0f32; LANES];
-    let mut look = |lane: usize, x: f32| {
-        least[lane] = if x < least[lane] { x } else { least[lane] };
-        most[lane] = if x > most[lane] { x } else { most[lane] };
-        // 0 for a finite number, NaN for any other.
-        poison[lane] += x * 0.0;
-    };
-    let (chunks, rest) = row.as_chunks::<LANES>();
-    for chunk in chunks {
-        for (lane, x) in chunk.iter().enumerate() {
-            look(lane, *x);
-        }
-    }
-    for (lane, x) in rest.iter().enumerate() {
-        look(lane, *x);
-    }
-    let least = least.iter().fold(0.0f32, |a, b| a.min(*b));
-    let most = most.iter().fold(0.0f32, |a, b| a.max(*b));
-    let range = most - least;
-    let scale = if range > 0.0 { range / 255.0 } else { 1.0 };
-    let inverse = 1.0 / scale;
-    let zero = (-least * inverse).round_ties_even();
-    for (byte, x) in out.iter_mut().zip(row) {
-        let whole = multiply_add::<FMA>(*x, inverse, zero).round_ties_even();
-        // The two ends may both have been rounded up.
-        let whole = whole.clamp(0.0, 255.0);
-        *byte = whole as i32 as u8;
-    }
-    quantised.scale = scale + poison.iter().sum::<f32>();
-    quantised.zero = zero as i32;
+/// Numbers in [-1, 1) for tests.
+#[cfg(test)]
+pub(super) fn noise(seed: u64, count: usize) -> Vec<f32> {
+    let mut state = seed | 1;
+    (0..count)
+        .map(|_| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+        })
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn noise(seed: u64, count: usize) -> Vec<f32> {
-        let mut state = seed | 1;
-        (0..count)
-            .map(|_| {
-                state = state
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1_442_695_040_888_963_407);
-                (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
-            })
-            .collect()
-    }
 
     #[test]
     fn row_functions_agree_between_levels() {
@@ -321,55 +288,6 @@ mod tests {
             let mut sums = [0.0];
             softmax_weights(level, &mut x, 6, 6, 0.176, &mut sums);
             assert_eq!((x[0], x[3], sums[0]), (1.0, 1.0, 2.0), "{level:?}: {x:?}");
-        }
-    }
-
-    #[test]
-    fn bf16_is_the_nearest_one() {
-        for level in Level::available() {
-            let row = [
-                1.0,
-                -2.5,
-                1.003_906_3,
-                1.011_718_8,
-                0.0,
-                f32::NAN,
-                f32::INFINITY,
-            ];
-            let mut out = [0; 7];
-            to_bf16_row(level, &row, &mut out);
-            let back = out.map(|bits| f32::from_bits(u32::from(bits) << 16));
-            // 1.00390625 and 1.01171875 are ties; the even neighbour wins.
-            assert_eq!(&back[..5], &[1.0, -2.5, 1.0, 1.015_625, 0.0], "{level:?}");
-            assert!(back[5].is_nan() && back[6] == f32::INFINITY, "{level:?}");
-        }
-    }
-
-    #[test]
-    fn bytes_keep_zero_and_stay_within_half_a_step() {
-        for level in Level::available() {
-            for shift in [-0.9, -0.3, 0.0, 0.5, 3.0f32] {
-                let row: Vec<f32> = noise(7, 101).iter().map(|x| x + shift).collect();
-                let (mut bytes, mut quantised) = (vec![0; 101], Quantised::default());
-                quantise_row(level, &row, &mut bytes, &mut quantised);
-                for (x, byte) in row.iter().zip(&bytes) {
-                    let back = quantised.scale * (i32::from(*byte) - quantised.zero) as f32;
-                    assert!(
-                        (back - x).abs() <= quantised.scale * 1.01,
-                        "{level:?}: {x} became {back}"
-                    );
-                }
-            }
-            let (mut bytes, mut quantised) = (vec![0; 4], Quantised::default());
-            quantise_row(level, &[0.0; 4], &mut bytes, &mut quantised);
-            assert_eq!((bytes[0], quantised.zero), (0, 0), "{level:?}");
-            quantise_row(
-                level,
-                &[1.0, f32::NAN, 0.0, 2.0],
-                &mut bytes,
-                &mut quantised,
-            );
-            assert!(quantised.scale.is_nan(), "{level:?}: a NaN was lost");
         }
     }
 }

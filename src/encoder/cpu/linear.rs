@@ -43,7 +43,11 @@ impl Panels {
             let panel = &mut panels.data[column / width * width * words..][..width * words];
             let mut put = |word: usize, bits| panel[word * width + column % width] = bits;
             if precision != Precision::Int8 {
-                row.of(level, precision, values, put);
+                let (words, _) = row.of(level, precision, values);
+                words
+                    .iter()
+                    .enumerate()
+                    .for_each(|(word, bits)| put(word, *bits));
                 continue;
             }
             // Weights are signed and even around 0; a step for each column.
@@ -94,7 +98,7 @@ impl Panels {
                         level,
                         self.precision,
                         Tile {
-                            a: a.group(row, rows, from, words),
+                            a: a.group(row, rows, from),
                             rows,
                             words,
                             panel: piece,

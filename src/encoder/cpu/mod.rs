@@ -13,6 +13,11 @@ mod bert;
 mod kernels;
 mod level;
 mod linear;
+#[allow(
+    unsafe_code,
+    reason = "instructions found at run time can only be called in unsafe blocks"
+)]
+mod narrow;
 mod scalar_math;
 #[allow(
     unsafe_code,

@@ -17,15 +17,18 @@ pub(super) fn exp<const FMA: bool>(x: f32) -> f32 {
     const LN2_HIGH: f32 = 0.693_359_4;
     const LN2_LOW: f32 = -2.121_944_4e-4;
     let clamped = x.max(-87.3);
-    let n = multiply_add::<FMA>(clamped, std::f32::consts::LOG2_E, ROUND) - ROUND;
+    let rounded = multiply_add::<FMA>(clamped, std::f32::consts::LOG2_E, ROUND);
+    let n = rounded - ROUND;
     let r = multiply_add::<FMA>(n, -LN2_LOW, multiply_add::<FMA>(n, -LN2_HIGH, clamped));
     let mut p = 1.987_569_1e-4;
     for c in [1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 0.166_666_65, 0.5] {
         p = multiply_add::<FMA>(p, r, c);
     }
     let y = multiply_add::<FMA>(p * r, r, r) + 1.0;
-    // n is a whole number in [-126, 0]: 2^n is its exponent's bits.
-    let power = f32::from_bits((((n as i32) + 127) << 23) as u32);
+    // n is a whole number in [-126, 0], and the lowest bits of `rounded` are it: 2^n is its exponent's bits.
+    // (A cast from float to integer would not become vector code.)
+    let whole = rounded.to_bits().wrapping_sub(ROUND.to_bits());
+    let power = f32::from_bits(whole.wrapping_add(127) << 23);
     let value = y * power;
     if x < -87.3 { 0.0 } else { value }
 }

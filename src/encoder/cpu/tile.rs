@@ -8,8 +8,8 @@ use crate::encoder::Precision;
 
 /// One tile: up to `height(level)` rows of `a` times one panel of `width(level)` columns.
 ///
-/// `a` is packed: for each word of the sum, one word of every row, so that a kernel reads it front to
-/// back (rows that are far apart in memory would fight for the same cache lines). `panel` has
+/// `a` is packed: runs of [`RUN`] words of each row in turn, so that a kernel reads it front to back at
+/// constant distances (rows that are far apart in memory would fight for the same cache lines). `panel` has
 /// `words` rows of `width(level)` words. Row `r` of the sums is at `r * stride`; unless `first`, what
 /// is there is added to, so that a long sum can be taken in pieces that fit the cache.
 pub(super) struct Tile<'a> {
@@ -21,6 +21,9 @@ pub(super) struct Tile<'a> {
     pub stride: usize,
     pub first: bool,
 }
+
+/// Words of one row that lie side by side in packed rows: a cache line.
+pub(super) const RUN: usize = 16;
 
 /// Columns of a packed panel at this level.
 pub(super) const fn width(level: Level) -> usize {
@@ -52,7 +55,10 @@ pub(super) fn multiply(level: Level, precision: Precision, tile: Tile<'_>) {
         ..
     } = tile;
     assert!((1..=height(level)).contains(&rows), "a tile of {rows} rows");
-    assert!(tile.a.len() >= rows * words, "a tile reads past its rows");
+    assert!(
+        tile.a.len() >= rows * words.next_multiple_of(RUN),
+        "a tile reads past its rows"
+    );
     assert!(
         tile.panel.len() >= words * columns,
         "a tile reads past its panel"
@@ -100,7 +106,7 @@ fn halves(word: u32) -> [f32; 2] {
 }
 
 mod portable {
-    use super::{Precision, Tile, halves};
+    use super::{Precision, RUN, Tile, halves};
 
     const WIDTH: usize = 16;
 
@@ -155,10 +161,11 @@ mod portable {
                     .zip(&*out)
                     .for_each(|(sum, place)| *sum = S::load(*place));
             }
-            let words = tile.a.chunks_exact(tile.rows);
-            for (a, b) in words.zip(tile.panel.chunks_exact(WIDTH)).take(tile.words) {
+            let panel = tile.panel.chunks_exact(WIDTH).take(tile.words);
+            for (word, b) in panel.enumerate() {
+                let a = tile.a[(word / RUN * tile.rows + row) * RUN + word % RUN];
                 for column in 0..WIDTH {
-                    sums[column] = add(sums[column], a[row], b[column]);
+                    sums[column] = add(sums[column], a, b[column]);
                 }
             }
             out.iter_mut()
@@ -172,7 +179,7 @@ mod portable {
 mod x86 {
     use std::arch::x86_64::*;
 
-    use super::Tile;
+    use super::{RUN, Tile};
 
     /// Defines a kernel: a function of a tile at one set of instructions, with the number of rows as a
     /// constant inside, so that all sums stay in registers. `$add` adds the products of one word.
@@ -204,17 +211,23 @@ mod x86 {
                                 sums[1] = $load(place.add($lanes) as *const $place);
                             }
                         }
-                        for word in 0..tile.words {
-                            let b = [
-                                $words(panel.add(word * 2 * $lanes) as *const _),
-                                $words(panel.add(word * 2 * $lanes + $lanes) as *const _),
-                            ];
-                            for (row, sums) in sums.iter_mut().enumerate() {
-                                let $x = $broadcast(*a.add(word * ROWS + row));
-                                for ($sum, $b) in sums.iter_mut().zip(b) {
-                                    *$sum = $add;
+                        let mut from = 0;
+                        while from < tile.words {
+                            let run = a.add(from * ROWS);
+                            for word in 0..RUN.min(tile.words - from) {
+                                let b = panel.add((from + word) * 2 * $lanes);
+                                let b = [
+                                    $words(b as *const _),
+                                    $words(b.add($lanes) as *const _),
+                                ];
+                                for (row, sums) in sums.iter_mut().enumerate() {
+                                    let $x = $broadcast(*run.add(row * RUN + word));
+                                    for ($sum, $b) in sums.iter_mut().zip(b) {
+                                        *$sum = $add;
+                                    }
                                 }
                             }
+                            from += RUN;
                         }
                         for (row, sums) in sums.iter().enumerate() {
                             let place = sums_at.add(row * tile.stride);
@@ -409,13 +422,16 @@ mod tests {
             let (columns, rows) = (width(level), height(level));
             for depth in [1, 7, 32, 384] {
                 let words_of_row = words_of(precision, depth);
-                // Packed: word w of row r is a[w * rows + r].
-                let a = words(precision, 1, rows * words_of_row);
+                let a = words(precision, 1, rows * words_of_row.next_multiple_of(RUN));
+                let row_of = |row: usize| -> Vec<u32> {
+                    let runs = a.chunks(RUN).skip(row).step_by(rows);
+                    runs.flatten().copied().collect()
+                };
                 let panel = words(precision, 2, words_of_row * columns);
                 let run =
                     |a: &[u32], rows: usize, range: std::ops::Range<usize>, sums: &mut [f32]| {
                         let tile = Tile {
-                            a: &a[range.start * rows..range.end * rows],
+                            a: &a[range.start * rows..],
                             rows,
                             words: range.len(),
                             panel: &panel[range.start * columns..],
@@ -428,15 +444,15 @@ mod tests {
                 let mut all = vec![f32::NAN; rows * columns];
                 run(&a, rows, 0..words_of_row, &mut all);
                 let mut pieces = vec![f32::NAN; rows * columns];
-                run(&a, rows, 0..words_of_row / 2, &mut pieces);
-                run(&a, rows, words_of_row / 2..words_of_row, &mut pieces);
-                if words_of_row >= 2 {
+                if words_of_row > RUN {
+                    run(&a, rows, 0..RUN, &mut pieces);
+                    run(&a, rows, RUN..words_of_row, &mut pieces);
                     let bits = |sums: &[f32]| sums.iter().map(|s| s.to_bits()).collect::<Vec<_>>();
                     assert_eq!(bits(&pieces), bits(&all), "{level:?} {precision:?}: pieces");
                 }
                 for row in 0..rows {
                     let mut alone = vec![f32::NAN; columns];
-                    let own: Vec<u32> = a.iter().skip(row).step_by(rows).copied().collect();
+                    let own = row_of(row);
                     run(&own, 1, 0..words_of_row, &mut alone);
                     for (column, got) in alone.iter().enumerate() {
                         assert_eq!(
