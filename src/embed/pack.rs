@@ -4,7 +4,7 @@ use crate::encoder::Packed;
 
 /// Tokens a batch aims at. Large enough to keep the kernels' panels in cache across many rows, small
 /// enough that a batch's activations stay in the last-level cache and that all threads have work.
-pub(super) const TOKENS_PER_BATCH: usize = 512;
+pub(super) const TOKENS_PER_BATCH: usize = 256;
 
 /// Splits `texts` (token ids) into batches of at most `budget` tokens, longer texts first, so that
 /// the last batches to finish are the small ones. Returns the texts' positions per batch; a text

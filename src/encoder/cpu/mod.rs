@@ -10,6 +10,11 @@ mod bert;
     unsafe_code,
     reason = "instructions found at run time can only be called in unsafe blocks"
 )]
+mod ceiling;
+#[allow(
+    unsafe_code,
+    reason = "instructions found at run time can only be called in unsafe blocks"
+)]
 mod kernels;
 mod level;
 mod linear;
@@ -27,5 +32,6 @@ mod tile;
 mod words;
 
 pub use bert::{Activation, BertShape, BertWeights, CpuBert, Layer};
+pub use ceiling::ceiling;
 pub use level::Level;
 pub use linear::Linear;
