@@ -89,12 +89,20 @@ impl Model {
         precision: Precision,
     ) -> Result<Self, ModelError> {
         let spec = spec::read(folder)?;
-        let tokenizer = TextTokenizer::read(folder, &spec)?;
-        let (encoder, stored_precision) =
-            weights::load_encoder(folder, &spec, &tokenizer, level, precision)?;
+        // Two things that take tens of milliseconds each, side by side.
+        let (sha256, loaded) = rayon::join(
+            || folder.sha256(),
+            || {
+                let tokenizer = TextTokenizer::read(folder, &spec)?;
+                let (encoder, stored) =
+                    weights::load_encoder(folder, &spec, &tokenizer, level, precision)?;
+                Ok::<_, ModelError>((tokenizer, encoder, stored))
+            },
+        );
+        let (tokenizer, encoder, stored_precision) = loaded?;
         Ok(Self {
             name: folder.name().to_owned(),
-            sha256: folder.sha256()?,
+            sha256: sha256?,
             stored_precision,
             tokenizer,
             encoder: Box::new(encoder),

@@ -1,5 +1,6 @@
 //! From safetensors to packed layers.
 
+use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 use half::{bf16, f16};
 use safetensors::{Dtype, SafeTensors};
 
@@ -7,6 +8,11 @@ use super::spec::Spec;
 use super::{ModelError, ModelFolder, TextTokenizer};
 use crate::encoder::Precision;
 use crate::encoder::cpu::{Activation, BertWeights, CpuBert, Layer, Level, Linear};
+
+fn halves(data: &[u8]) -> Vec<u16> {
+    let (pairs, _) = data.as_chunks::<2>();
+    pairs.iter().map(|b| u16::from_le_bytes(*b)).collect()
+}
 
 const WEIGHTS: &str = "model.safetensors";
 const PICKLE: &str = "only safetensors are read: pickle files (pytorch_model.bin) can run code when they are \
@@ -58,14 +64,9 @@ impl<'a> Tensors<'a> {
                 .chunks_exact(4)
                 .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
                 .collect(),
-            Dtype::F16 => data
-                .chunks_exact(2)
-                .map(|b| f16::from_le_bytes([b[0], b[1]]).to_f32())
-                .collect(),
-            Dtype::BF16 => data
-                .chunks_exact(2)
-                .map(|b| bf16::from_le_bytes([b[0], b[1]]).to_f32())
-                .collect(),
+            // Slices are converted many at a time; single numbers are not.
+            Dtype::F16 => halves(data).reinterpret_cast::<f16>().to_f32_vec(),
+            Dtype::BF16 => halves(data).reinterpret_cast::<bf16>().to_f32_vec(),
             other => {
                 return Err(self.folder.bad(
                     &self.file,

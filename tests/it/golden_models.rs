@@ -81,16 +81,31 @@ fn sentence_transformers_folders_give_their_vectors_at_every_level() {
     assert!(checked >= 10);
 }
 
+const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::Bf16, Precision::Int8];
+
 #[test]
 fn a_vector_is_the_same_to_the_bit_in_any_batch() {
-    let (model, _) = reference_models().remove(0);
+    let small = root().join("tests/golden/sentence-transformers/mean");
+    let small = ModelFolder::open(&small).unwrap();
+    let shipped = ModelFolder::shipped().unwrap();
+    for precision in PRECISIONS {
+        let best = Level::choose().unwrap();
+        same_in_any_batch(&Model::load(&shipped, best, precision).unwrap(), 60);
+        for level in Level::available() {
+            same_in_any_batch(&Model::load(&small, level, precision).unwrap(), 25);
+        }
+    }
+}
+
+fn same_in_any_batch(model: &Model, words: usize) {
     let texts: Vec<String> = (0..40)
-        .map(|i| "word ".repeat(1 + i * 7 % 60) + &i.to_string())
+        .map(|i| "word ".repeat(1 + i * 7 % words) + &i.to_string())
         .collect();
     let ids: Vec<Vec<u32>> = texts
         .iter()
         .map(|t| model.tokenizer.ids(t).unwrap())
         .collect();
+    let alone: Vec<Vec<f32>> = texts.iter().map(|text| vector(model, text)).collect();
     for order in [1, 3, 7, 11] {
         let mut batch = nightmill::encoder::Packed::default();
         let picked: Vec<usize> = (0..40)
@@ -103,8 +118,55 @@ fn a_vector_is_the_same_to_the_bit_in_any_batch() {
         for (&i, got) in picked.iter().zip(out.chunks_exact(model.encoder.dim())) {
             assert_eq!(
                 got,
-                vector(&model, &texts[i]),
-                "text {i} depends on its batch"
+                alone[i],
+                "{}: text {i} depends on its batch",
+                model.encoder.device()
+            );
+        }
+    }
+}
+
+/// Mean and least cosine to f32 that each precision must keep, on the sample's texts.
+#[test]
+fn fewer_bits_stay_close_to_f32_at_every_level() {
+    let shipped = ModelFolder::shipped().unwrap();
+    let best = Level::choose().unwrap();
+    let chats = std::fs::read_to_string(root().join("datasets/chats.jsonl")).unwrap();
+    let texts: Vec<String> = chats
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .flat_map(|chat| ["question", "answer"].map(|key| chat[key].as_str().map(str::to_owned)))
+        .flatten()
+        .filter(|text| !text.is_empty())
+        .collect();
+    assert!(texts.len() >= 40, "{} texts", texts.len());
+    let reference = Model::load(&shipped, best, Precision::F32).unwrap();
+    for level in Level::available() {
+        let texts = match level == best {
+            true => &texts[..],
+            false => &texts[..8],
+        };
+        for (precision, mean, least) in [
+            (Precision::F32, 0.999_999, 0.999_999),
+            (Precision::Bf16, 0.9999, 0.9995),
+            (Precision::Int8, 0.998, 0.99),
+        ] {
+            let model = Model::load(&shipped, level, precision).unwrap();
+            let cosines: Vec<f64> = texts
+                .iter()
+                .map(|text| {
+                    let (a, b) = (vector(&model, text), vector(&reference, text));
+                    a.iter()
+                        .zip(&b)
+                        .map(|(a, b)| f64::from(*a) * f64::from(*b))
+                        .sum()
+                })
+                .collect();
+            let got_mean = cosines.iter().sum::<f64>() / cosines.len() as f64;
+            let got_least = cosines.iter().copied().fold(1.0, f64::min);
+            assert!(
+                got_mean >= mean && got_least >= least,
+                "{level:?} {precision:?}: mean {got_mean}, least {got_least}"
             );
         }
     }

@@ -101,7 +101,7 @@ fn wrong_flags_and_settings_are_refused_with_the_reason() {
     let config = config.display().to_string();
     for (flags, words) in [
         (vec!["--device", "cuda"], "--device"),
-        (vec!["--precision", "int8"], "f32"),
+        (vec!["--precision", "f16"], "f32"),
         (vec!["--metrics", "coherense"], "coherence"),
         (vec!["--threshold", "coherence=2"], "from 0 to 1"),
         (vec!["--weights", "confidence=NaN"], "finite"),

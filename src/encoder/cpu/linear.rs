@@ -3,13 +3,13 @@
 use super::bert::Activation;
 use super::kernels::{dequantise_tile, finish_tile};
 use super::level::Level;
-use super::tile::{MOST_SUMS, Tile, height, multiply, width};
+use super::tile::{RUN, Tile, height, multiply, width};
 use super::words::{PackedRows, Rows, Words, per_word, words_of};
 use crate::encoder::Precision;
 
-/// Words of a panel that are multiplied at a time, by its columns: 24 KiB, so that they stay in the
+/// Words of a panel that are multiplied at a time, by its columns: 16 KiB, so that they stay in the
 /// first cache while all rows pass by.
-const PANEL_WORDS: usize = 6144;
+const PANEL_WORDS: usize = 4096;
 
 /// A matrix of `depth` rows and `columns` columns, packed into panels of as many columns as a tile
 /// has; the last panel is filled up with zeros.
@@ -200,4 +200,7 @@ impl Linear {
     }
 }
 
-const _: () = assert!(MOST_SUMS <= PANEL_WORDS, "a tile is smaller than a panel");
+const _: () = assert!(
+    (PANEL_WORDS / 32).is_multiple_of(RUN),
+    "pieces of panels are whole runs of rows"
+);
