@@ -81,6 +81,13 @@ pub fn load_service(
 ) -> Result<Arc<EmbeddingService>, RunError> {
     let precision = request.check()?;
     let level = Level::choose().map_err(RunError::Request)?;
+    if !level.has_dot(precision) {
+        tracing::warn!(
+            "--precision {}: this machine has no instruction for it at level {}; it works, but f32 is as fast",
+            precision.name(),
+            level.name()
+        );
+    }
     let files = match &request.model {
         Some(path) => ModelFolder::open(path)?,
         None => ModelFolder::shipped().ok_or_else(|| {
