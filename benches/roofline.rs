@@ -61,7 +61,7 @@ fn main() {
         });
         match most {
             Some(most) => println!("{}: ceiling {:.0} Gop/s", precision.name(), most / 1e9),
-            None => println!("{}: no instruction for it", precision.name()),
+            None => println!("{}: no ceiling is measured at this level", precision.name()),
         }
         let loading = Instant::now();
         let model = Model::load(&folder, level, precision).unwrap();

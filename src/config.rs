@@ -62,7 +62,7 @@ pub struct Settings {
     /// Where to encode: auto, cpu, cuda or metal [default: auto]
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<String>,
-    /// What to compute in: auto, f32, f16, bf16 or int8 [default: auto]
+    /// What to compute in: auto (f32), f32, bf16 or int8 [default: auto]
     #[arg(long, value_name = "PRECISION")]
     pub precision: Option<String>,
     /// Memory to stay within, beside the model: 512M, 2G [default: 2G]

@@ -31,7 +31,7 @@ pub(super) struct EmbedArgs {
     /// Where to encode: auto, cpu, cuda or metal [default: auto]
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
-    /// What to compute in: auto, f32, f16, bf16 or int8 [default: auto]
+    /// What to compute in: auto (f32), f32, bf16 or int8 [default: auto]
     #[arg(long, value_name = "PRECISION")]
     precision: Option<String>,
     /// Memory to stay within, beside the model [default: 2G]

@@ -113,9 +113,13 @@ impl RunDirectory {
         if self.target.exists() {
             // The old run gets a lock that nobody holds: should this process die before it has removed
             // the old run under the hidden name, the next run does.
+            // (Where it can't be made, the old run is merely not cleaned up.)
             let old = self.target.join(LOCK);
-            fs::File::create(&old).map_err(|e| failed(&old, e))?;
-            exchange(self.path(), &self.target)?;
+            let _ = fs::File::create(&old);
+            if let Err(e) = exchange(self.path(), &self.target) {
+                let _ = fs::remove_file(&old);
+                return Err(e);
+            }
             // Dropping the guard removes what is now under the hidden name: the old run.
         } else {
             fs::rename(self.path(), &self.target).map_err(|e| failed(&self.target, e))?;
@@ -134,15 +138,17 @@ fn exchange(fresh: &Path, target: &Path) -> Result<(), RunError> {
     if renameat_with(CWD, fresh, CWD, target, RenameFlags::EXCHANGE).is_ok() {
         return Ok(());
     }
-    let mut aside = fresh.as_os_str().to_owned();
-    aside.push("-old");
-    let aside = PathBuf::from(aside);
+    // Not a partial name: until the new run is in place, this is the only copy of the old one, and
+    // nobody may take it for a leftover.
+    let name = fresh.file_name().unwrap_or_default().to_string_lossy();
+    let aside = fresh.with_file_name(name.replace(PARTIAL, ".nightmill-replaced-"));
     fs::rename(target, &aside).map_err(failed)?;
     if let Err(e) = fs::rename(fresh, target) {
         let _ = fs::rename(&aside, target);
         return Err(failed(e));
     }
-    fs::rename(&aside, fresh).map_err(failed)
+    let _ = fs::remove_dir_all(&aside);
+    Ok(())
 }
 
 /// Temporary folders are private; a result is as readable as the umask would have made it.
@@ -250,7 +256,10 @@ fn remove_leftovers(parent: &Path) {
 #[derive(Debug)]
 pub struct PartialFile {
     target: PathBuf,
+    overwrite: bool,
     partial: tempfile::TempPath,
+    /// Shares its lock with the handle that is written to, and outlives it.
+    _lock: fs::File,
 }
 
 impl PartialFile {
@@ -288,10 +297,13 @@ impl PartialFile {
                 break (file, partial);
             }
         };
+        let lock = file.try_clone().map_err(|e| RunError::write(&partial, e))?;
         Ok((
             Self {
                 target: target.to_owned(),
+                overwrite,
                 partial,
+                _lock: lock,
             },
             file,
         ))
@@ -300,11 +312,14 @@ impl PartialFile {
     /// Makes the file visible under its name.
     ///
     /// # Errors
-    /// If renaming fails.
+    /// If renaming fails, or if somebody else made the file in the meantime and it is not to be
+    /// replaced.
     pub fn commit(self) -> Result<PathBuf, RunError> {
-        self.partial
-            .persist(&self.target)
-            .map_err(|e| RunError::write(&self.target, e.error))?;
+        let moved = match self.overwrite {
+            true => self.partial.persist(&self.target),
+            false => self.partial.persist_noclobber(&self.target),
+        };
+        moved.map_err(|e| RunError::write(&self.target, e.error))?;
         Ok(self.target)
     }
 }

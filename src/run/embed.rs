@@ -119,8 +119,7 @@ pub fn embed(request: &EmbedRequest) -> Result<EmbedSummary, RunError> {
             let first_row = rows - rows_before;
             let batch = batch.map_err(|e| {
                 in_file(&format!(
-                    "rows {first_row} to {} (counted from 0) can't be read: {e}",
-                    first_row + BATCH_ROWS as u64 - 1
+                    "a row from {first_row} on (counted from 0) can't be read: {e}"
                 ))
             })?;
             let mut columns = batch.columns().to_vec();

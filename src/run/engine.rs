@@ -16,7 +16,7 @@ pub struct EngineRequest {
     pub model: Option<PathBuf>,
     /// `auto`, `cpu`, `cuda` or `metal`.
     pub device: String,
-    /// `auto`, `f32`, `f16`, `bf16` or `int8`.
+    /// `auto`, `f32`, `bf16` or `int8`.
     pub precision: String,
     /// Threads that encode, and partitions of the plan.
     pub threads: usize,
@@ -65,7 +65,7 @@ impl EngineRequest {
                     .into(),
             ),
             other => refuse(format!(
-                "--precision {other}: choose auto, f32, f16, bf16 or int8"
+                "--precision {other}: choose auto, f32, bf16 or int8"
             )),
         }
     }

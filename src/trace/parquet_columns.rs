@@ -186,11 +186,15 @@ pub(super) fn find_columns(
             &label,
         )?,
         session_id: check(session_id, "a string, a UUID or an integer", &label)?,
-        project_id: check(
-            optional("project_id")?,
-            "a string, a UUID or an integer",
-            &label,
-        )?,
+        // Without a word of the user, a column of this name may be something else.
+        project_id: match map.column("project_id") {
+            "project_id" => find("project_id").filter(|&at| label(data_type(at))),
+            _ => check(
+                optional("project_id")?,
+                "a string, a UUID or an integer",
+                &label,
+            )?,
+        },
         started_at: check(
             required("started_at")?,
             "a timestamp, a date, or text in ISO 8601 (convert a number of seconds first)",

@@ -110,6 +110,7 @@ impl CpuBert {
         pool_from: usize,
         normalise: bool,
     ) -> Self {
+        level.assert_available();
         Self {
             level,
             precision,
@@ -151,11 +152,10 @@ impl CpuBert {
 
     /// Bytes are too coarse for scores; without dot products of bf16, f32 is as fast.
     fn attention_precision(&self) -> Precision {
-        let odd = !(self.shape.hidden / self.shape.heads).is_multiple_of(2);
         match self.precision {
+            Precision::F32 => Precision::F32,
             Precision::Int8 if !self.level.has_dot(Precision::Bf16) => Precision::F32,
-            Precision::Int8 | Precision::Bf16 if !odd => Precision::Bf16,
-            _ => Precision::F32,
+            Precision::Bf16 | Precision::Int8 => Precision::Bf16,
         }
     }
 
@@ -277,14 +277,15 @@ impl Encoder for CpuBert {
     }
 
     fn device(&self) -> String {
-        match self.precision {
-            Precision::Bf16 if self.level.has_dot(Precision::Bf16) => {
-                format!("cpu ({}-bf16)", self.level.name())
-            }
-            Precision::Int8 if self.level.has_dot(Precision::Int8) => {
-                format!("cpu ({}-vnni)", self.level.name())
-            }
-            _ => format!("cpu ({})", self.level.name()),
+        // Every instruction that decides a bit of a vector.
+        let mut device = format!("cpu ({}", self.level.name());
+        if self.precision == Precision::Int8 && self.level.has_dot(Precision::Int8) {
+            device.push_str("-vnni");
         }
+        if self.precision != Precision::F32 && self.level.has_dot(Precision::Bf16) {
+            device.push_str("-bf16");
+        }
+        device.push(')');
+        device
     }
 }

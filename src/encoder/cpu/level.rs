@@ -2,7 +2,10 @@
 
 use crate::encoder::Precision;
 
-/// An instruction level. Results differ between levels in the last bits, never within one.
+/// An instruction level. Results differ between levels in the last bits, and at bf16 and int8 also with
+/// the dot products that a machine has, see [`Level::has_dot`]; [`Encoder::device`] names them all.
+///
+/// [`Encoder::device`]: crate::encoder::Encoder::device
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Plain Rust; every machine.
@@ -61,6 +64,16 @@ impl Level {
                     names.join(", ")
                 )
             })
+    }
+
+    /// Calling instructions that are not there would be undefined behaviour: whoever packs weights for a
+    /// level asks first.
+    pub(super) fn assert_available(self) {
+        assert!(
+            Self::available().contains(&self),
+            "this machine has no {}",
+            self.name()
+        );
     }
 
     /// Whether this level has an instruction for dot products at this precision. Without it the

@@ -148,6 +148,7 @@ pub struct Linear {
 impl Linear {
     /// Packs a weight of shape (outputs, inputs) and a bias of `outputs` elements.
     pub fn new(level: Level, precision: Precision, weight: &[f32], bias: Vec<f32>) -> Self {
+        level.assert_available();
         Self {
             panels: Panels::new(level, precision, weight, bias.len()),
             inputs: weight.len() / bias.len().max(1),

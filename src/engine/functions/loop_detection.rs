@@ -28,7 +28,7 @@ use crate::metric::loop_detection::{LoopDetection, Output};
 pub(super) const DOC: FunctionDoc = FunctionDoc {
     call: "loop_detection(output) OVER (PARTITION BY session_id ORDER BY started_at, trace_id)",
     returns: "double in [0, 1]",
-    meaning: "How new the output is among the last 3 of its session, 4 decimals; 1 is free of repetition.",
+    meaning: "How new the output is among the last 3 of its session, 4 decimals; 1 is free of repetition. Where session ids repeat across projects, partition by project_id too.",
 };
 
 /// The window function in its two forms: the score alone, for users, and `loop_record(output_text)`
