@@ -16,7 +16,7 @@ use super::{Distribution, Rules, RunDirectory, RunError};
 use crate::engine::unpack_loop_record;
 use crate::metric::agent_reliability::step_risk;
 use crate::metric::coherence::Coherence;
-use crate::metric::{Metadata, Signals, round4, stored_value};
+use crate::metric::{Metadata, NonFinite, Signals, round4, stored_value};
 
 /// What identifies the model behind a score.
 #[derive(Clone, Debug)]
@@ -411,23 +411,16 @@ impl TraceRows {
                         self.counts
                             .coherence
                             .add(coherence.score(), coherence_threshold);
-                        let compared = coherence.success();
-                        Scored {
-                            raw: Some(coherence.score_raw()),
-                            passed: compared,
-                            threshold: compared.map(|_| coherence_threshold),
-                            reason: coherence.reason(),
-                        }
+                        Scored::success(
+                            coherence.score_raw(),
+                            coherence.success(),
+                            coherence_threshold,
+                            coherence.reason(),
+                        )
                     }
                     Err(e) => {
-                        push_failure(&mut metadata, &e.to_string());
                         self.counts.coherence.add_failure();
-                        Scored {
-                            raw: None,
-                            passed: None,
-                            threshold: None,
-                            reason: e.to_string(),
-                        }
+                        Scored::failure(e, &mut metadata)
                     }
                 };
                 failed_here |= row.raw.is_none();
@@ -449,23 +442,16 @@ impl TraceRows {
                         self.counts
                             .loop_detection
                             .add(detection.score(), loop_threshold);
-                        let compared = detection.success();
-                        Scored {
-                            raw: Some(detection.score_raw()),
-                            passed: compared,
-                            threshold: compared.map(|_| loop_threshold),
-                            reason: detection.reason(),
-                        }
+                        Scored::success(
+                            detection.score_raw(),
+                            detection.success(),
+                            loop_threshold,
+                            detection.reason(),
+                        )
                     }
                     Err(e) => {
-                        push_failure(&mut metadata, &e.to_string());
                         self.counts.loop_detection.add_failure();
-                        Scored {
-                            raw: None,
-                            passed: None,
-                            threshold: None,
-                            reason: e.to_string(),
-                        }
+                        Scored::failure(&e, &mut metadata)
                     }
                 };
                 failed_here |= scored.raw.is_none();
@@ -532,6 +518,27 @@ struct Scored {
 }
 
 impl Scored {
+    /// A metric that compared something, or found nothing to compare: then nothing was passed.
+    fn success(raw: f64, passed: Option<bool>, threshold: f64, reason: String) -> Self {
+        Self {
+            raw: Some(raw),
+            passed,
+            threshold: passed.map(|_| threshold),
+            reason,
+        }
+    }
+
+    fn failure(error: &NonFinite, metadata: &mut String) -> Self {
+        let reason = error.to_string();
+        push_failure(metadata, &reason);
+        Self {
+            raw: None,
+            passed: None,
+            threshold: None,
+            reason,
+        }
+    }
+
     fn push(&self, scores: &mut ScoreRows, metric: &str, trace: Labels<'_>, metadata: &str) {
         scores.push(&ScoreRow {
             target_type: "trace",

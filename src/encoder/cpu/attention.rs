@@ -3,7 +3,7 @@
 
 use super::kernels::{scale_rows, softmax_weights};
 use super::level::Level;
-use super::tile::{MOST_SUMS, Tile, height, multiply, width};
+use super::tile::{MOST_ROWS, MOST_SUMS, Tile, height, multiply, width};
 use super::words::{PackedRows, Rows, Words, per_word, words_of};
 use crate::encoder::Precision;
 
@@ -45,7 +45,7 @@ pub(super) fn attend(
     // The scores of a row are as long as whole panels of keys.
     let padded = tokens.next_multiple_of(width);
     scratch.scores.resize(height * padded, 0.0);
-    let mut sums = [0.0f32; 12];
+    let mut sums = [0.0f32; MOST_ROWS];
     let mut tile = [0.0f32; MOST_SUMS];
     for head in 0..heads.count {
         let at = head * heads.size;

@@ -42,8 +42,9 @@ pub(super) const fn height(level: Level) -> usize {
     }
 }
 
-/// Sums of the largest tile of any level.
-pub(super) const MOST_SUMS: usize = 12 * 32;
+/// Rows and sums of the largest tile of any level.
+pub(super) const MOST_ROWS: usize = height(Level::Avx512);
+pub(super) const MOST_SUMS: usize = MOST_ROWS * width(Level::Avx512);
 
 /// Computes a tile. Each sum runs over its words in ascending order, whatever the tile's height.
 pub(super) fn multiply(level: Level, precision: Precision, tile: Tile<'_>) {
