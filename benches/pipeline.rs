@@ -25,7 +25,9 @@ use nightmill::engine::{
     EngineOptions, ScorePlan, SessionPlan, Tap, engine_session, for_each_batch, traces_table,
 };
 use nightmill::metric::SignalWeights;
-use nightmill::run::{EngineRequest, Progress, Rules, ScoreRequest, load_service, score};
+use nightmill::run::{
+    CacheChoice, EngineRequest, Progress, Rules, ScoreRequest, load_service, score,
+};
 use nightmill::text::TextMode;
 use nightmill::trace::{
     BatchLimits, ColumnMap, OnBadFile, ReadOptions, TraceColumns, TraceSource, discover,
@@ -233,6 +235,8 @@ fn main() {
         precision: "auto".into(),
         threads,
         memory_limit: 2 << 30,
+        cache: CacheChoice::Off,
+        cache_size: 0,
     };
     let service = load_service(&engine, folder.path()).unwrap();
     plan(&path, &service, &engine, false); // embeds the pool and warms the page cache

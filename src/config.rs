@@ -62,7 +62,7 @@ pub struct Settings {
     /// Where to encode: auto, cpu, cuda or metal [default: auto]
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<String>,
-    /// What to compute in: auto (f32), f32, bf16 or int8 [default: auto]
+    /// What to compute in: auto (the fastest that is true enough), f32, bf16 or int8 [default: auto]
     #[arg(long, value_name = "PRECISION")]
     pub precision: Option<String>,
     /// Memory to stay within, beside the model: 512M, 2G [default: 2G]
@@ -73,9 +73,13 @@ pub struct Settings {
     #[arg(long, value_name = "N")]
     #[serde(deserialize_with = "text")]
     pub threads: Option<String>,
-    /// A folder that keeps vectors from run to run (this version keeps none and says so)
+    /// A folder that keeps vectors from run to run [default: nightmill/embeddings in the user's cache folder]
     #[arg(long, value_name = "DIR", conflicts_with = "no_cache")]
     pub cache: Option<PathBuf>,
+    /// Most that the cache may take on disk, over all models [default: 10G]
+    #[arg(long, value_name = "SIZE")]
+    #[serde(deserialize_with = "text")]
+    pub cache_size: Option<String>,
     /// Keep no vectors from run to run
     #[arg(long)]
     pub no_cache: bool,
@@ -110,6 +114,7 @@ const KEYS: &[&str] = &[
     "memory_limit",
     "threads",
     "cache",
+    "cache_size",
     "no_cache",
     "overwrite",
     "offline",
@@ -288,6 +293,7 @@ impl Settings {
             memory_limit: self.memory_limit.or(other.memory_limit),
             threads: self.threads.or(other.threads),
             cache: self.cache.or(other.cache).filter(|_| !no_cache),
+            cache_size: self.cache_size.or(other.cache_size),
             no_cache,
             overwrite: self.overwrite || other.overwrite,
             offline: self.offline || other.offline,

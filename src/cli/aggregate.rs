@@ -7,7 +7,7 @@ use clap::Args;
 use super::{AnyError, Outcome, outcome, request};
 use crate::config::{Settings, SettingsError};
 use crate::metric::Level;
-use crate::run::{AggregateRequest, aggregate};
+use crate::run::{AggregateRequest, CacheChoice, aggregate};
 
 /// Flags of `aggregate`.
 #[derive(Args, Debug)]
@@ -71,7 +71,7 @@ pub(super) fn run(args: AggregateArgs, config: Option<&Path>) -> Result<Outcome,
         map: request::column_map(&settings)?,
         on_bad_file: request::on_bad_file(&settings)?,
         rules,
-        engine: request::engine(&settings)?,
+        engine: request::engine(&settings, CacheChoice::Off)?,
     };
     let (summary, folder) = aggregate(&request)?;
     if settings.json {

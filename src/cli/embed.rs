@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{AnyError, Outcome, outcome, request};
 use crate::config::Settings;
-use crate::run::{EmbedRequest, embed};
+use crate::run::{CacheChoice, EmbedRequest, embed};
 
 /// Flags of `embed`.
 #[derive(Args, Debug)]
@@ -31,7 +31,7 @@ pub(super) struct EmbedArgs {
     /// Where to encode: auto, cpu, cuda or metal [default: auto]
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
-    /// What to compute in: auto (f32), f32, bf16 or int8 [default: auto]
+    /// What to compute in: auto (the fastest that is true enough), f32, bf16 or int8 [default: auto]
     #[arg(long, value_name = "PRECISION")]
     precision: Option<String>,
     /// Memory to stay within, beside the model [default: 2G]
@@ -40,7 +40,10 @@ pub(super) struct EmbedArgs {
     /// Threads [default: all cores]
     #[arg(long, value_name = "N")]
     threads: Option<String>,
-    /// Keep no vectors from run to run
+    /// A folder that keeps vectors from run to run [default: none]
+    #[arg(long, value_name = "DIR", conflicts_with = "no_cache")]
+    cache: Option<PathBuf>,
+    /// Keep no vectors from run to run, whatever the settings say
     #[arg(long)]
     no_cache: bool,
     /// Replace an existing file
@@ -61,6 +64,7 @@ pub(super) fn run(args: EmbedArgs, config: Option<&Path>) -> Result<Outcome, Any
         precision: args.precision,
         memory_limit: args.memory_limit,
         threads: args.threads,
+        cache: args.cache,
         no_cache: args.no_cache,
         overwrite: args.overwrite,
         offline: args.offline,
@@ -74,16 +78,17 @@ pub(super) fn run(args: EmbedArgs, config: Option<&Path>) -> Result<Outcome, Any
         columns: args.columns,
         out: args.out,
         overwrite: settings.overwrite,
-        engine: request::engine(&settings)?,
+        engine: request::engine(&settings, CacheChoice::Off)?,
     };
     let summary = embed(&request)?;
     let counts = summary.counts;
-    let speed = counts.tokens as f64 / counts.encode_seconds.max(1e-9);
+    let speed = counts.tokens as f64 / counts.embed_seconds.max(1e-9);
     let text = if settings.json {
         let json = serde_json::json!({
             "rows": summary.rows,
             "texts": counts.texts,
             "distinct_texts": counts.distinct_texts,
+            "cached_texts": counts.cache.found,
             "tokens": counts.tokens,
             "tokens_per_second": speed.round(),
             "dim": summary.dim,
@@ -92,10 +97,11 @@ pub(super) fn run(args: EmbedArgs, config: Option<&Path>) -> Result<Outcome, Any
         format!("{}\n", serde_json::to_string_pretty(&json)?)
     } else {
         format!(
-            "{} rows, {} texts ({} distinct), {} tokens, {speed:.0} tokens/s, {} components a vector\nvectors: {}\n",
+            "{} rows, {} texts ({} distinct, {} of them cached), {} tokens, {speed:.0} tokens/s, {} components a vector\nvectors: {}\n",
             summary.rows,
             counts.texts,
             counts.distinct_texts,
+            counts.cache.found,
             counts.tokens,
             summary.dim,
             summary.out.display()

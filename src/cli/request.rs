@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::config::{Settings, SettingsError, bytes, number_pairs, split_pairs};
 use crate::metric::{ALL, SignalWeights};
-use crate::run::{EngineRequest, Gate, Rules};
+use crate::run::{CacheChoice, EngineRequest, Gate, Rules};
 use crate::text::TextMode;
 use crate::trace::{ColumnMap, OnBadFile, SourceFormat};
 
@@ -140,11 +140,13 @@ pub(super) fn rules(settings: &Settings) -> Result<Rules, SettingsError> {
 }
 
 /// Model, threads and memory.
-pub(super) fn engine(settings: &Settings) -> Result<EngineRequest, SettingsError> {
+///
+/// `cache` is what an unset `--cache` means to the command.
+pub(super) fn engine(
+    settings: &Settings,
+    cache: CacheChoice,
+) -> Result<EngineRequest, SettingsError> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    if settings.cache.is_some() {
-        tracing::warn!("this version keeps no vectors from run to run; --cache has no effect");
-    }
     let request = EngineRequest {
         model: settings.model.clone(),
         device: settings.device.clone().unwrap_or_else(|| "auto".into()),
@@ -154,6 +156,15 @@ pub(super) fn engine(settings: &Settings) -> Result<EngineRequest, SettingsError
             "memory-limit",
             settings.memory_limit.as_deref().unwrap_or("2G"),
         )?,
+        cache: match &settings.cache {
+            _ if settings.no_cache => CacheChoice::Off,
+            Some(folder) => CacheChoice::Folder(folder.clone()),
+            None => cache,
+        },
+        cache_size: bytes(
+            "cache-size",
+            settings.cache_size.as_deref().unwrap_or("10G"),
+        )? as u64,
     };
     const LEAST: usize = 128 << 20;
     if request.memory_limit < LEAST {

@@ -8,7 +8,7 @@ use clap::Args;
 use super::progress::ProgressBar;
 use super::{AnyError, Outcome, outcome, request};
 use crate::config::Settings;
-use crate::run::{Progress, ScoreRequest, score};
+use crate::run::{CacheChoice, Progress, ScoreRequest, score};
 
 /// Flags of `score`.
 #[derive(Args, Debug)]
@@ -38,7 +38,7 @@ pub(super) fn run(args: ScoreArgs, config: Option<&Path>) -> Result<Outcome, Any
         on_bad_file: request::on_bad_file(&settings)?,
         signals: settings.signals.clone(),
         rules: request::rules(&settings)?,
-        engine: request::engine(&settings)?,
+        engine: request::engine(&settings, CacheChoice::User)?,
         report: !args.no_report,
     };
     let progress = Arc::new(Progress::default());

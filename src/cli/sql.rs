@@ -13,7 +13,7 @@ use futures::StreamExt;
 use super::{AnyError, Outcome, outcome, request};
 use crate::config::{Settings, SettingsError};
 use crate::engine::{EngineOptions, FilesAsTables, documented, engine_session};
-use crate::run::{PartialFile, RunError, load_service};
+use crate::run::{CacheChoice, PartialFile, RunError, load_service};
 
 /// Flags of `sql`.
 #[derive(Args, Debug)]
@@ -86,7 +86,7 @@ pub(super) fn run(args: SqlArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
         metrics: None,
         ..settings.clone()
     })?;
-    let engine = request::engine(&settings)?;
+    let engine = request::engine(&settings, CacheChoice::Off)?;
     let folder = tempfile::tempdir()?;
     let embedding = match needs_model(&query) {
         true => Some(load_service(&engine, folder.path())?),

@@ -1,10 +1,13 @@
 //! The embedding service: every distinct text of a run becomes one vector, once.
 
+mod cache;
 mod pack;
+mod queue;
 mod service;
 mod store;
 
-pub use service::{EmbeddingCounts, EmbeddingService};
+pub use cache::{CacheCounts, CacheError, CacheKey, EmbeddingCache};
+pub use service::{EmbeddingCounts, EmbeddingMemory, EmbeddingService};
 pub use store::{TextRecord, TextRef};
 
 /// Why texts could not be embedded. None of these is the fault of a single row.
@@ -26,10 +29,10 @@ pub enum EmbedError {
         /// What the system says.
         problem: String,
     },
-    /// Another thread failed while embedding a text that this one waits for.
-    #[error("a text could not be embedded because another batch failed")]
-    OtherBatch,
-    /// The pool of encoder threads could not be started.
+    /// A thread that embeds texts died.
+    #[error("a thread that embeds texts died; this is a defect, its message is above")]
+    Worker,
+    /// The encoder threads could not be started.
     #[error("encoder threads could not be started: {0}")]
     Threads(String),
 }

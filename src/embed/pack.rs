@@ -1,40 +1,53 @@
-//! Packing: tokenised texts, sorted by length, in batches of about equal work.
+//! Packing: tokenised texts wait in a window, and leave it in batches of about equal work.
 
-use crate::encoder::Packed;
+use std::collections::BTreeMap;
 
-/// Tokens a batch aims at. Large enough to keep the kernels' panels in cache across many rows, small
-/// enough that a batch's activations stay in the last-level cache and that all threads have work.
-pub(super) const TOKENS_PER_BATCH: usize = 256;
-
-/// Splits `texts` (token ids) into batches of at most `budget` tokens, longer texts first, so that
-/// the last batches to finish are the small ones. Returns the texts' positions per batch; a text
-/// longer than the budget is alone in its batch.
-pub(super) fn batches(texts: &[Vec<u32>], budget: usize) -> Vec<Vec<usize>> {
-    let mut by_length: Vec<usize> = (0..texts.len()).collect();
-    by_length.sort_by_key(|&at| std::cmp::Reverse(texts[at].len()));
-    let mut batches: Vec<Vec<usize>> = Vec::new();
-    let mut tokens = usize::MAX;
-    for at in by_length {
-        let more = texts[at].len();
-        if tokens.saturating_add(more) > budget {
-            batches.push(Vec::new());
-            tokens = 0;
-        }
-        if let Some(batch) = batches.last_mut() {
-            batch.push(at);
-            tokens += more;
-        }
-    }
-    batches
+/// Texts that are tokenised and not yet encoded, by their number of tokens.
+#[derive(Debug)]
+pub(super) struct Window<T> {
+    by_length: BTreeMap<usize, Vec<T>>,
+    texts: usize,
 }
 
-/// Packs the texts of one batch end to end.
-pub(super) fn packed(texts: &[Vec<u32>], batch: &[usize]) -> Packed {
-    let mut packed = Packed::default();
-    for &at in batch {
-        packed.push(&texts[at]);
+impl<T> Default for Window<T> {
+    fn default() -> Self {
+        Self {
+            by_length: BTreeMap::new(),
+            texts: 0,
+        }
     }
-    packed
+}
+
+impl<T> Window<T> {
+    /// How many texts wait.
+    pub fn texts(&self) -> usize {
+        self.texts
+    }
+
+    /// Adds a text of so many tokens.
+    pub fn insert(&mut self, tokens: usize, text: T) {
+        self.by_length.entry(tokens).or_default().push(text);
+        self.texts += 1;
+    }
+
+    /// Takes a batch: the longest text, and then each time the longest one that still fits into `budget` tokens. So
+    /// batches are full and of similar lengths, and the last ones to finish are small. A text longer than the
+    /// budget is alone in its batch.
+    pub fn take(&mut self, budget: usize) -> Vec<T> {
+        let mut batch = Vec::new();
+        let mut left = usize::MAX;
+        while let Some((&tokens, _)) = self.by_length.range(..=left).next_back() {
+            if let Some(texts) = self.by_length.get_mut(&tokens) {
+                batch.extend(texts.pop());
+                if texts.is_empty() {
+                    self.by_length.remove(&tokens);
+                }
+            }
+            left = left.min(budget).saturating_sub(tokens);
+        }
+        self.texts -= batch.len();
+        batch
+    }
 }
 
 #[cfg(test)]
@@ -44,16 +57,25 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_text_is_in_exactly_one_batch_within_the_budget(lengths in prop::collection::vec(1usize..300, 0..200)) {
-            let texts: Vec<Vec<u32>> = lengths.iter().map(|n| vec![7; *n]).collect();
-            let batches = batches(&texts, 256);
-            let mut all: Vec<usize> = batches.iter().flatten().copied().collect();
+        fn every_text_leaves_once_in_a_full_batch_within_the_budget(lengths in prop::collection::vec(1usize..300, 0..200)) {
+            let mut window = Window::default();
+            lengths.iter().enumerate().for_each(|(at, n)| window.insert(*n, at));
+            let (mut all, mut sums) = (Vec::new(), Vec::new());
+            while window.texts() > 0 {
+                let batch = window.take(256);
+                let tokens: usize = batch.iter().map(|&at| lengths[at]).sum();
+                prop_assert!(!batch.is_empty() && (tokens <= 256 || batch.len() == 1));
+                sums.push((tokens, batch.iter().map(|&at| lengths[at]).min().unwrap_or(0)));
+                all.extend(batch);
+            }
+            prop_assert!(window.take(256).is_empty());
             all.sort_unstable();
-            prop_assert_eq!(all, (0..texts.len()).collect::<Vec<_>>());
-            for batch in &batches {
-                let tokens: usize = batch.iter().map(|&at| texts[at].len()).sum();
-                prop_assert!(tokens <= 256 || batch.len() == 1);
-                prop_assert_eq!(packed(&texts, batch).tokens(), tokens);
+            prop_assert_eq!(all, (0..lengths.len()).collect::<Vec<_>>());
+            // Nothing that left later would have fitted in.
+            for (at, (tokens, _)) in sums.iter().enumerate() {
+                for (_, least) in &sums[at + 1..] {
+                    prop_assert!(tokens + least > 256);
+                }
             }
         }
     }

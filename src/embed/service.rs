@@ -1,14 +1,13 @@
-//! The service itself: hash, look up, claim, encode, keep.
+//! The service itself: hash, look up, reserve a place, hand over to the workers.
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
-use rayon::prelude::*;
-
-use super::pack::{TOKENS_PER_BATCH, batches, packed};
+use super::cache::{CacheCounts, EmbeddingCache};
+use super::queue::{Job, Queue, Tools};
 use super::store::VectorStore;
 use super::{EmbedError, TextRecord, TextRef};
 use crate::model::Model;
@@ -17,307 +16,269 @@ use crate::text::{TextId, WordSet};
 /// Bytes that one remembered text takes in the index, with the hash table's slack.
 const BYTES_PER_REMEMBERED_TEXT: usize = 64;
 
+/// Memory of the service, in bytes, beside the model.
+#[derive(Clone, Copy, Debug)]
+pub struct EmbeddingMemory {
+    /// For remembering which texts were seen.
+    pub index: usize,
+    /// For texts that wait to be encoded.
+    pub queue: usize,
+}
+
 /// Counts of a run so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct EmbeddingCounts {
     /// Non-empty texts asked for.
     pub texts: u64,
-    /// Texts encoded: the distinct ones.
+    /// The distinct ones of them: each was encoded, or found in the cache.
     pub distinct_texts: u64,
+    /// Texts encoded.
+    pub encoded_texts: u64,
     /// Tokens encoded, special tokens included.
     pub tokens: u64,
     /// How often the index of known texts was full and forgot them; texts seen before may then be
     /// encoded again.
     pub forgotten: u64,
-    /// Seconds in which anything was being encoded.
-    pub encode_seconds: f64,
+    /// Seconds in which any text was on its way to its vector.
+    pub embed_seconds: f64,
+    /// Of these, seconds of an average worker: encoding, tokenising (and looking up), keeping.
+    pub encoding_seconds: f64,
+    /// See `encoding_seconds`.
+    pub tokenising_seconds: f64,
+    /// See `encoding_seconds`.
+    pub keeping_seconds: f64,
+    /// What the cache did; zeros without one.
+    pub cache: CacheCounts,
 }
 
-#[derive(Default)]
-struct Counters {
+struct Shared {
+    model: Model,
+    store: VectorStore,
+    cache: Option<EmbeddingCache>,
+    queue: Queue,
+}
+
+/// One per process. Many threads ask it at once; encoding runs on its own threads, so that the number of callers
+/// never oversubscribes the machine.
+pub struct EmbeddingService {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+    known: Mutex<HashMap<TextId, TextRef>>,
+    most_known: usize,
     texts: AtomicU64,
     distinct: AtomicU64,
-    tokens: AtomicU64,
     forgotten: AtomicU64,
-    busy: Mutex<Busy>,
-}
-
-/// The time in which at least one caller is encoding.
-#[derive(Default)]
-struct Busy {
-    callers: usize,
-    since: Option<Instant>,
-    total: Duration,
-}
-
-impl Busy {
-    fn enter(&mut self) {
-        self.callers += 1;
-        self.since.get_or_insert_with(Instant::now);
-    }
-
-    fn leave(&mut self) {
-        self.callers -= 1;
-        if self.callers == 0 {
-            self.total += self
-                .since
-                .take()
-                .map_or(Duration::ZERO, |since| since.elapsed());
-        }
-    }
-
-    fn seconds(&self) -> f64 {
-        (self.total + self.since.map_or(Duration::ZERO, |since| since.elapsed())).as_secs_f64()
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Place {
-    /// Another call is encoding it.
-    Claimed,
-    Kept(TextRef),
-}
-
-#[derive(Default)]
-struct Index {
-    known: HashMap<TextId, Place>,
-    /// A call that claimed texts failed: whoever waits for them must fail too.
-    failed: bool,
-}
-
-/// One per process. Many threads ask it at once; encoding runs on its own pool of threads, so that
-/// the number of callers never oversubscribes the machine.
-pub struct EmbeddingService {
-    model: Model,
-    pool: rayon::ThreadPool,
-    store: VectorStore,
-    index: Mutex<Index>,
-    settled: Condvar,
-    most_known: usize,
-    counters: Counters,
 }
 
 impl std::fmt::Debug for EmbeddingService {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("EmbeddingService")
-            .field("model", &self.model)
+            .field("model", &self.shared.model)
             .finish_non_exhaustive()
     }
 }
 
 impl EmbeddingService {
-    /// A service that encodes on `threads` threads, keeps vectors in a file in `folder` and spends
-    /// at most about `index_bytes` on remembering which texts it has seen.
+    /// A service that encodes on `threads` threads and keeps the run's vectors in a file in `folder`.
     ///
     /// # Errors
     /// [`EmbedError`] if the file or the threads can't be made.
     pub fn new(
         model: Model,
+        cache: Option<EmbeddingCache>,
         threads: usize,
         folder: &Path,
-        index_bytes: usize,
+        memory: EmbeddingMemory,
     ) -> Result<Self, EmbedError> {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .thread_name(|i| format!("encode-{i}"))
-            .build()
-            .map_err(|e| EmbedError::Threads(e.to_string()))?;
         let store = VectorStore::create(folder, model.encoder.dim())?;
-        Ok(Self {
+        let shared = Arc::new(Shared {
             model,
-            pool,
             store,
-            index: Mutex::default(),
-            settled: Condvar::new(),
-            most_known: (index_bytes / BYTES_PER_REMEMBERED_TEXT).max(1024),
-            counters: Counters::default(),
-        })
+            cache,
+            queue: Queue::new(memory.queue),
+        });
+        let mut service = Self {
+            shared,
+            workers: Vec::new(),
+            known: Mutex::default(),
+            most_known: (memory.index / BYTES_PER_REMEMBERED_TEXT).max(1024),
+            texts: AtomicU64::new(0),
+            distinct: AtomicU64::new(0),
+            forgotten: AtomicU64::new(0),
+        };
+        for i in 0..threads.max(1) {
+            let shared = Arc::clone(&service.shared);
+            let worker = std::thread::Builder::new()
+                .name(format!("encode-{i}"))
+                .spawn(move || {
+                    shared.queue.work(&Tools {
+                        model: &shared.model,
+                        store: &shared.store,
+                        cache: shared.cache.as_ref(),
+                    });
+                })
+                .map_err(|e| EmbedError::Threads(e.to_string()))?;
+            service.workers.push(worker);
+        }
+        Ok(service)
     }
 
     /// The model in use.
     pub fn model(&self) -> &Model {
-        &self.model
+        &self.shared.model
     }
 
     /// Components of a vector.
     pub fn dim(&self) -> usize {
-        self.store.dim()
+        self.shared.store.dim()
     }
 
     /// Counts so far.
     pub fn counts(&self) -> EmbeddingCounts {
+        let work = &self.shared.queue.done_so_far;
+        let lanes = self
+            .workers
+            .len()
+            .min(self.shared.model.encoder.batches_at_once());
+        let seconds =
+            |nanos: &AtomicU64, of: usize| nanos.load(Relaxed) as f64 / 1e9 / of.max(1) as f64;
         EmbeddingCounts {
-            texts: self.counters.texts.load(Relaxed),
-            distinct_texts: self.counters.distinct.load(Relaxed),
-            tokens: self.counters.tokens.load(Relaxed),
-            forgotten: self.counters.forgotten.load(Relaxed),
-            encode_seconds: self.busy().seconds(),
+            texts: self.texts.load(Relaxed),
+            distinct_texts: self.distinct.load(Relaxed),
+            encoded_texts: work.encoded.load(Relaxed),
+            tokens: work.tokens.load(Relaxed),
+            forgotten: self.forgotten.load(Relaxed),
+            embed_seconds: self.shared.queue.busy_seconds(),
+            encoding_seconds: seconds(&work.encoding, lanes),
+            tokenising_seconds: seconds(&work.tokenising, self.workers.len()),
+            keeping_seconds: seconds(&work.keeping, self.workers.len()),
+            cache: self
+                .shared
+                .cache
+                .as_ref()
+                .map(EmbeddingCache::counts)
+                .unwrap_or_default(),
         }
     }
 
-    /// Embeds the texts that are not known yet and returns where each is, in the order given.
+    /// Sees to it that the texts get embedded, and returns where each will be, in the order given. It returns before
+    /// they are encoded; [`EmbeddingService::read`] waits for them.
     ///
     /// # Errors
-    /// [`EmbedError`] if tokenising, encoding or keeping fails.
+    /// [`EmbedError`] if tokenising, encoding or keeping has failed, for these texts or others.
     pub fn embed(&self, texts: &[&str]) -> Result<Vec<TextRef>, EmbedError> {
         let ids: Vec<Option<TextId>> = texts
             .iter()
             .map(|text| (!text.is_empty()).then(|| TextId::of(text)))
             .collect();
-        self.counters
-            .texts
-            .fetch_add(ids.iter().flatten().count() as u64, Relaxed);
-
-        let mut places: Vec<Option<TextRef>> = ids
-            .iter()
-            .map(|id| id.is_none().then_some(TextRef::EMPTY))
-            .collect();
-        let claimed = self.claim(texts, &ids, &mut places);
-        if !claimed.is_empty() {
-            let mine: Vec<&str> = claimed.iter().map(|&(_, text)| text).collect();
-            self.busy().enter();
-            let encoded = self.encode(&mine);
-            self.busy().leave();
-            let mut index = self.lock();
-            match &encoded {
-                Ok(encoded) => {
-                    for ((id, _), place) in claimed.iter().zip(encoded) {
-                        index.known.insert(*id, Place::Kept(*place));
+        let asked = ids.iter().flatten().count() as u64;
+        self.texts.fetch_add(asked, Relaxed);
+        let mut places: HashMap<TextId, TextRef> = HashMap::new();
+        let mut unknown: HashMap<TextId, &str> = HashMap::new();
+        {
+            let known = self.known();
+            for (id, text) in ids.iter().zip(texts) {
+                let Some(id) = *id else { continue };
+                match known.get(&id) {
+                    Some(place) => {
+                        places.insert(id, *place);
+                    }
+                    None => {
+                        unknown.insert(id, text);
                     }
                 }
-                Err(_) => index.failed = true,
-            }
-            drop(index);
-            self.settled.notify_all();
-            let encoded = encoded?;
-            let own: HashMap<TextId, TextRef> =
-                claimed.iter().map(|(id, _)| *id).zip(encoded).collect();
-            for (place, id) in places.iter_mut().zip(&ids) {
-                if let (None, Some(id)) = (&place, id) {
-                    *place = own.get(id).copied();
-                }
             }
         }
-        texts
+        let prepared: Vec<(TextId, &str, WordSet)> = unknown
+            .into_iter()
+            .map(|(id, text)| (id, text, WordSet::of(text)))
+            .collect();
+        let mut jobs = Vec::with_capacity(prepared.len());
+        if !prepared.is_empty() {
+            let mut known = self.known();
+            if known.len() >= self.most_known {
+                known.clear();
+                self.forgotten.fetch_add(1, Relaxed);
+            }
+            for (id, text, words) in prepared {
+                // Another caller may have been quicker.
+                let place = match known.get(&id) {
+                    Some(place) => *place,
+                    None => {
+                        let place = self.shared.store.reserve(&words)?;
+                        known.insert(id, place);
+                        jobs.push(Job {
+                            id,
+                            place,
+                            words,
+                            text: text.into(),
+                        });
+                        place
+                    }
+                };
+                places.insert(id, place);
+            }
+        }
+        self.distinct.fetch_add(jobs.len() as u64, Relaxed);
+        self.shared.queue.submit(jobs)?;
+        Ok(ids
             .iter()
-            .zip(ids)
-            .zip(places)
-            .map(|((text, id), place)| match (place, id) {
-                (Some(place), _) => Ok(place),
-                (None, Some(id)) => self.wait_for(text, id),
-                (None, None) => Ok(TextRef::EMPTY),
+            .map(|id| {
+                id.and_then(|id| places.get(&id).copied())
+                    .unwrap_or(TextRef::EMPTY)
             })
-            .collect()
+            .collect())
     }
 
-    fn busy(&self) -> MutexGuard<'_, Busy> {
-        self.counters
-            .busy
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Index> {
+    fn known(&self) -> MutexGuard<'_, HashMap<TextId, TextRef>> {
         // A panic elsewhere while holding the lock leaves a map that is still a map.
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Fills in the places of known texts and marks the ones that this call will encode. Two calls
-    /// never encode the same text at the same time.
-    fn claim<'t>(
-        &self,
-        texts: &[&'t str],
-        ids: &[Option<TextId>],
-        places: &mut [Option<TextRef>],
-    ) -> Vec<(TextId, &'t str)> {
-        let mut index = self.lock();
-        if index.known.len() >= self.most_known {
-            // Forget settled texts only: others wait for the claimed ones.
-            index
-                .known
-                .retain(|_, place| matches!(place, Place::Claimed));
-            self.counters.forgotten.fetch_add(1, Relaxed);
-        }
-        let mut claimed = Vec::new();
-        for ((text, id), place) in texts.iter().zip(ids).zip(places) {
-            let Some(id) = id else { continue };
-            match index.known.get(id) {
-                Some(Place::Kept(kept)) => *place = Some(*kept),
-                Some(Place::Claimed) => {}
-                None => {
-                    index.known.insert(*id, Place::Claimed);
-                    claimed.push((*id, *text));
-                }
-            }
-        }
-        claimed
-    }
-
-    /// Waits for a text that another call has claimed. Own claims are kept by now, so that two calls
-    /// that wait for each other's claims can't wait for ever.
-    fn wait_for(&self, text: &str, id: TextId) -> Result<TextRef, EmbedError> {
-        let mut index = self.lock();
-        loop {
-            match index.known.get(&id) {
-                Some(Place::Kept(place)) => return Ok(*place),
-                _ if index.failed => return Err(EmbedError::OtherBatch),
-                Some(Place::Claimed) => {
-                    index = self
-                        .settled
-                        .wait(index)
-                        .unwrap_or_else(PoisonError::into_inner)
-                }
-                // Kept and forgotten again while this call was not looking.
-                None => {
-                    drop(index);
-                    let place = self.encode(&[text])?;
-                    return place.first().copied().ok_or(EmbedError::OtherBatch);
-                }
-            }
-        }
-    }
-
-    fn encode(&self, texts: &[&str]) -> Result<Vec<TextRef>, EmbedError> {
-        self.pool.install(|| {
-            let ids = texts
-                .par_iter()
-                .map(|text| self.model.tokenizer.ids(text).map_err(EmbedError::Tokenise))
-                .collect::<Result<Vec<_>, _>>()?;
-            let batches = batches(&ids, TOKENS_PER_BATCH);
-            let kept = batches
-                .par_iter()
-                .with_max_len(1)
-                .map(|batch| {
-                    let mut vectors = Vec::with_capacity(batch.len() * self.dim());
-                    self.model
-                        .encoder
-                        .encode(&packed(&ids, batch), &mut vectors)
-                        .map_err(|e| EmbedError::Encode(e.to_string()))?;
-                    let words: Vec<WordSet> =
-                        batch.iter().map(|&at| WordSet::of(texts[at])).collect();
-                    let tokens: usize = batch.iter().map(|&at| ids[at].len()).sum();
-                    self.counters.tokens.fetch_add(tokens as u64, Relaxed);
-                    self.counters
-                        .distinct
-                        .fetch_add(batch.len() as u64, Relaxed);
-                    self.store.append(&vectors, &words)
-                })
-                .collect::<Result<Vec<_>, _>>()?;
-            let mut places = vec![TextRef::EMPTY; texts.len()];
-            for (batch, kept) in batches.iter().zip(kept) {
-                for (&at, place) in batch.iter().zip(kept) {
-                    places[at] = place;
-                }
-            }
-            Ok(places)
-        })
-    }
-
-    /// Reads a text's vector and words. The empty text has none: the caller asks first.
+    /// Reads a text's vector and words, as soon as it has a vector. The empty text has none: the caller asks first.
     ///
     /// # Errors
-    /// [`EmbedError::Store`] if the file can't be read or the reference is not of this service.
+    /// [`EmbedError`] if embedding failed; [`EmbedError::Store`] if the file can't be read or the reference is not of
+    /// this service.
     pub fn read(&self, text: TextRef, record: &mut TextRecord) -> Result<(), EmbedError> {
-        self.store.read(text, record)
+        self.shared.queue.wait_for(text)?;
+        self.shared.store.read(text, record)
+    }
+
+    /// Says how busy the encoder was, and completes this run's part of the cache.
+    pub fn finish(&self) {
+        let counts = self.counts();
+        if counts.embed_seconds > 0.0 {
+            let share = |seconds: f64| format!("{:.1} %", 100.0 * seconds / counts.embed_seconds);
+            let busy = counts.encoding_seconds + counts.tokenising_seconds + counts.keeping_seconds;
+            tracing::info!(
+                seconds = (counts.embed_seconds * 10.0).round() / 10.0,
+                threads = self.workers.len(),
+                busy = share(busy),
+                encoding = share(counts.encoding_seconds),
+                tokenising = share(counts.tokenising_seconds),
+                keeping = share(counts.keeping_seconds),
+                "encoder"
+            );
+        }
+        if let Some(cache) = &self.shared.cache {
+            cache.finish();
+            let CacheCounts {
+                found,
+                damaged,
+                kept,
+            } = cache.counts();
+            tracing::info!(found, damaged, kept, "cache");
+        }
+    }
+}
+
+impl Drop for EmbeddingService {
+    fn drop(&mut self) {
+        self.shared.queue.close();
+        for worker in self.workers.drain(..) {
+            // A worker that panicked has said so to everybody who waited for it.
+            let _ = worker.join();
+        }
     }
 }

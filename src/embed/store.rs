@@ -57,7 +57,7 @@ pub(super) struct VectorStore {
     file: File,
     folder: String,
     dim: usize,
-    /// Bytes given out so far. Offset 0 is never used: it would read as the empty text.
+    /// Units given out so far. The first one is never used: it would read as the empty text.
     end: AtomicU64,
 }
 
@@ -72,7 +72,7 @@ impl VectorStore {
             file,
             folder: name,
             dim,
-            end: AtomicU64::new(UNIT as u64),
+            end: AtomicU64::new(1),
         })
     }
 
@@ -87,41 +87,39 @@ impl VectorStore {
         self.dim
     }
 
-    /// Keeps some texts' vectors (`dim` components each) and words; returns where each is.
-    pub(super) fn append(
-        &self,
-        vectors: &[f32],
-        words: &[WordSet],
-    ) -> Result<Vec<TextRef>, EmbedError> {
-        let mut bytes = Vec::with_capacity(vectors.len() * 4 + words.len() * 256);
-        let mut places = Vec::with_capacity(words.len());
-        for (vector, words) in vectors.chunks_exact(self.dim).zip(words) {
-            let start = bytes.len();
-            bytes.extend(crate::metric::norm_squared(vector).to_le_bytes());
-            bytes.extend((words.hashes().len() as u64).to_le_bytes());
-            vector.iter().for_each(|x| bytes.extend(x.to_le_bytes()));
-            words
-                .hashes()
-                .iter()
-                .for_each(|word| bytes.extend(word.to_le_bytes()));
-            bytes.resize(bytes.len().next_multiple_of(UNIT), 0);
-            places.push((start, bytes.len() - start));
+    fn units(&self, words: &WordSet) -> u64 {
+        (HEAD + self.dim * 4 + words.hashes().len() * 8).div_ceil(UNIT) as u64
+    }
+
+    /// A place for a text's vector and words.
+    pub(super) fn reserve(&self, words: &WordSet) -> Result<TextRef, EmbedError> {
+        let units = self.units(words);
+        let unit = self.end.fetch_add(units, Ordering::Relaxed);
+        if units >= 1 << LENGTH_BITS || unit >= 1 << (64 - LENGTH_BITS) {
+            return Err(self.failed("a text has too many words, or the file is full"));
         }
-        let base = self.end.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Ok(TextRef(unit << LENGTH_BITS | units))
+    }
+
+    /// Fills the place that was reserved for these words.
+    pub(super) fn write(
+        &self,
+        place: TextRef,
+        vector: &[f32],
+        words: &WordSet,
+    ) -> Result<(), EmbedError> {
+        let mut bytes = Vec::with_capacity(self.units(words) as usize * UNIT);
+        bytes.extend(crate::metric::norm_squared(vector).to_le_bytes());
+        bytes.extend((words.hashes().len() as u64).to_le_bytes());
+        vector.iter().for_each(|x| bytes.extend(x.to_le_bytes()));
+        words
+            .hashes()
+            .iter()
+            .for_each(|word| bytes.extend(word.to_le_bytes()));
+        bytes.resize(bytes.len().next_multiple_of(UNIT), 0);
         self.file
-            .write_all_at(&bytes, base)
-            .map_err(|e| self.failed(e))?;
-        places
-            .into_iter()
-            .map(|(start, length)| {
-                let unit = (base + start as u64) / UNIT as u64;
-                let units = (length / UNIT) as u64;
-                if units >= 1 << LENGTH_BITS || unit >= 1 << (64 - LENGTH_BITS) {
-                    return Err(self.failed("a text has too many words, or the file is full"));
-                }
-                Ok(TextRef(unit << LENGTH_BITS | units))
-            })
-            .collect()
+            .write_all_at(&bytes, (place.0 >> LENGTH_BITS) * UNIT as u64)
+            .map_err(|e| self.failed(e))
     }
 
     /// Reads a text's record into `record`. The empty text is not in the store.
@@ -168,9 +166,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = VectorStore::create(folder.path(), 3).unwrap();
         let words = [WordSet::of("red green blue"), WordSet::of("")];
-        let places = store
-            .append(&[1.0, 2.0, 2.0, 0.0, 0.5, 0.0], &words)
-            .unwrap();
+        let places = words.each_ref().map(|w| store.reserve(w).unwrap());
+        // In any order.
+        store.write(places[1], &[0.0, 0.5, 0.0], &words[1]).unwrap();
+        store.write(places[0], &[1.0, 2.0, 2.0], &words[0]).unwrap();
         let mut record = TextRecord::default();
         store.read(places[0], &mut record).unwrap();
         assert_eq!(

@@ -5,6 +5,9 @@ mod pooling;
 
 pub use pooling::{Pooling, pool};
 
+/// Part of the key of kept vectors. Raise it with every change that may change a bit of a vector.
+pub const REVISION: u32 = 1;
+
 /// What an encoder computes its products in. Sums, norms and everything between products are f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
@@ -113,6 +116,12 @@ pub trait Encoder: Send + Sync {
     /// # Errors
     /// [`EncodeError`] if the batch does not fit the model; `out` is then unchanged.
     fn encode(&self, batch: &Packed, out: &mut Vec<f32>) -> Result<(), EncodeError>;
+
+    /// Tokens that a batch should have: enough work to be efficient, not so much that threads wait for the last one.
+    fn tokens_per_batch(&self) -> usize;
+
+    /// How many calls of `encode` at the same time make sense.
+    fn batches_at_once(&self) -> usize;
 
     /// What it computes in.
     fn precision(&self) -> Precision;

@@ -1,12 +1,14 @@
 //! The plan of a run.
 //!
 //! ```text
-//! traces (files) ─ embed_once ─ [merge repeated ids] ─ [join given signals] ─ coherence
-//!   ─ repartition by session ─ sort ─ loop detection over the session
+//! traces (files) ─ embed_once ─ [merge repeated ids] ─ [join given signals]
+//!   ─ repartition by session ─ sort ─ loop detection over the session ─ coherence
 //!   ─ merge partitions in session order ─ TAP (trace rows are written) ─ aggregate by session
 //! ```
 //!
-//! Texts stop at `embed_once`: what is shuffled and sorted are places of texts, ids and numbers.
+//! Texts stop at `embed_once`: what is shuffled and sorted are places of texts, ids and numbers. `embed_once` does
+//! not wait for the encoder; loop detection and coherence come after the sort, which needs all rows anyway, and are
+//! the first to read vectors.
 
 use std::sync::Arc;
 
@@ -173,7 +175,7 @@ impl ScorePlan {
             false => format!("FROM signals RIGHT JOIN {from} t ON signals.trace_id = t.trace_id"),
         };
         sql.push_str(&format!(
-            ", gaps AS (SELECT t.trace_id, {}, {places}, output_text, {gap} AS coherence_gap, \
+            ", joined AS (SELECT t.trace_id, {}, {places}, input_text, output_text, \
                {} AS confidence, {} AS tool_correctness, {} AS given_coherence, {} AS given_loop_detection {join})",
             COLUMNS.map(|c| format!("t.{c}")).join(", "),
             given("confidence"),
@@ -193,12 +195,13 @@ impl ScorePlan {
             false => "given_coherence",
         };
         sql.push_str(&format!(
-            ", looped AS (SELECT *, {record} AS loop_record FROM gaps) \
+            ", looped AS (SELECT *, {record} AS loop_record FROM joined), \
+             gaps AS (SELECT *, {gap} AS coherence_gap FROM looped) \
              SELECT trace_id, {columns}, input_position, output_position, coherence_gap, loop_record, \
                confidence, coalesce(given_loop_detection, loop_score(loop_record)) AS loop_detection, \
                tool_correctness, {coherence} AS coherence, \
                given_coherence IS NOT NULL AS coherence_given, given_loop_detection IS NOT NULL AS loop_detection_given \
-             FROM looped ORDER BY {SESSION_ORDER}"
+             FROM gaps ORDER BY {SESSION_ORDER}"
         ));
         sql
     }

@@ -87,6 +87,11 @@ impl ModelFolder {
         &self.name
     }
 
+    /// Whether it is the model inside the program.
+    pub(super) fn is_shipped(&self) -> bool {
+        !matches!(self.root, Root::Disk(_))
+    }
+
     /// Where it is, for the manifest: a path, or `shipped`.
     pub fn origin(&self) -> String {
         match &self.root {

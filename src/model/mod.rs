@@ -1,6 +1,7 @@
 //! Model folders in the sentence-transformers layout: what they must hold, and how they become an
 //! encoder and a tokenizer.
 
+mod fidelity;
 mod folder;
 mod spec;
 mod text_tokenizer;
@@ -8,6 +9,7 @@ mod weights;
 
 use std::path::PathBuf;
 
+pub use fidelity::{Fidelity, load_fastest};
 pub use folder::ModelFolder;
 pub use text_tokenizer::TextTokenizer;
 
@@ -63,6 +65,8 @@ pub struct Model {
     pub sha256: String,
     /// How weights are stored: `f32`, `f16`, `bf16`.
     pub stored_precision: &'static str,
+    /// How close its vectors are to those at f32, if [`load_fastest`] chose the precision and it is not f32.
+    pub fidelity: Option<Fidelity>,
     /// Turns texts into token ids.
     pub tokenizer: TextTokenizer,
     /// Turns token ids into vectors.
@@ -104,6 +108,7 @@ impl Model {
             name: folder.name().to_owned(),
             sha256: sha256?,
             stored_precision,
+            fidelity: None,
             tokenizer,
             encoder: Box::new(encoder),
         })

@@ -80,6 +80,7 @@ pub fn html(
         "failed_signals": summary.failed_signals,
         "texts": summary.texts,
         "distinct_texts": summary.distinct_texts,
+        "cached_texts": summary.cached_texts,
         "tokens": summary.tokens,
         "dedup_share": summary.dedup_share,
         "tokens_per_second": summary.tokens_per_second,

@@ -70,16 +70,25 @@ fn write_counts(out: &mut String, s: &Summary) -> std::fmt::Result {
         grouped(s.quarantined)
     )?;
     if s.texts > 0 {
-        writeln!(
+        write!(
             out,
-            "texts {}, distinct {} ({:.1} % deduplicated), {} tokens, {} tokens/s",
+            "texts {}, distinct {} ({:.1} % deduplicated), ",
             grouped(s.texts),
             grouped(s.distinct_texts),
             100.0 * s.dedup_share.unwrap_or(0.0),
-            grouped(s.tokens),
-            s.tokens_per_second
-                .map_or_else(|| "–".into(), |t| grouped(t as u64))
         )?;
+        if s.cached_texts > 0 {
+            write!(out, "{} of them cached, ", grouped(s.cached_texts))?;
+        }
+        match s.tokens_per_second {
+            Some(speed) => writeln!(
+                out,
+                "{} tokens, {} tokens/s",
+                grouped(s.tokens),
+                grouped(speed as u64)
+            )?,
+            None => writeln!(out, "nothing was encoded")?,
+        }
     }
     Ok(())
 }

@@ -115,6 +115,7 @@ pub fn aggregate(request: &AggregateRequest) -> Result<(Summary, PathBuf), RunEr
         sessions_without_evidence: sessions.without_evidence.clone(),
         texts: 0,
         distinct_texts: 0,
+        cached_texts: 0,
         dedup_share: None,
         tokens: 0,
         tokens_per_second: None,

@@ -1,18 +1,19 @@
 //! `nightmill embed`: vectors beside the input's other columns, in the same row order.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, FixedSizeListBuilder, Float32Builder, RecordBatch};
+use arrow::array::{ArrayRef, AsArray, FixedSizeListBuilder, Float32Builder, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::table_writer::{close, properties};
 use super::{EngineRequest, PartialFile, RunError, load_service};
-use crate::embed::{EmbeddingCounts, EmbeddingService, TextRecord};
+use crate::embed::{EmbeddingCounts, EmbeddingService, TextRecord, TextRef};
 use crate::trace::{SourceFile, SourceFormat, discover};
 
 /// A validated request.
@@ -103,6 +104,21 @@ pub fn embed(request: &EmbedRequest) -> Result<EmbedSummary, RunError> {
     )
     .map_err(failed)?;
     let mut rows = 0;
+    let mut ahead = Ahead::default();
+    let mut write = |(batch, places): Embedded| -> Result<(), RunError> {
+        let mut columns = batch.columns().to_vec();
+        for places in places {
+            columns.push(vectors(&service, &places)?);
+        }
+        let batch = RecordBatch::try_new(Arc::clone(&out_schema), columns)
+            .map_err(|e| RunError::Plan(e.to_string()))?;
+        writer.write(&batch).map_err(failed)?;
+        // A vector column is wide: keep what the writer buffers within bounds.
+        if writer.in_progress_size() > request.engine.plan_memory() {
+            writer.flush().map_err(failed)?;
+        }
+        Ok(())
+    };
     for file in &files {
         let in_file = |e: &dyn std::fmt::Display| {
             RunError::Request(format!("file `{}`: {e}", file.path.display()))
@@ -122,23 +138,24 @@ pub fn embed(request: &EmbedRequest) -> Result<EmbedSummary, RunError> {
                     "a row from {first_row} on (counted from 0) can't be read: {e}"
                 ))
             })?;
-            let mut columns = batch.columns().to_vec();
-            for name in &request.columns {
+            let places = request.columns.iter().map(|name| {
                 let texts = batch
                     .column_by_name(name)
                     .ok_or_else(|| in_file(&format!("no column `{name}`")))?;
-                columns.push(vectors(&service, texts)?);
-            }
-            let batch =
-                RecordBatch::try_new(Arc::clone(&out_schema), columns).map_err(|e| in_file(&e))?;
+                embed_column(&service, texts)
+            });
+            let places = places.collect::<Result<Vec<_>, _>>()?;
             rows += batch.num_rows() as u64;
-            writer.write(&batch).map_err(failed)?;
-            // A vector column is wide: keep what the writer buffers within bounds.
-            if writer.in_progress_size() > request.engine.plan_memory() {
-                writer.flush().map_err(failed)?;
+            ahead.push((batch, places));
+            while let Some(embedded) = ahead.pop_over(request.engine.plan_memory()) {
+                write(embedded)?;
             }
         }
     }
+    while let Some(embedded) = ahead.pop_over(0) {
+        write(embedded)?;
+    }
+    service.finish();
     close(writer).map_err(|e| RunError::write(&request.out, e))?;
     Ok(EmbedSummary {
         rows,
@@ -192,24 +209,61 @@ fn with_vectors(
     Ok(Arc::new(Schema::new(fields)))
 }
 
-fn vectors(service: &EmbeddingService, texts: &ArrayRef) -> Result<ArrayRef, RunError> {
+/// A batch of rows, and for each text column where its texts' vectors will be.
+type Embedded = (RecordBatch, Vec<Vec<TextRef>>);
+
+/// Batches whose texts are with the encoder: it works on the next ones while one is written.
+#[derive(Default)]
+struct Ahead {
+    batches: VecDeque<Embedded>,
+    bytes: usize,
+}
+
+/// Most batches that are ahead: as many rows as the encoder's window has texts.
+const MOST_AHEAD: usize = 32_768 / BATCH_ROWS;
+
+impl Ahead {
+    fn push(&mut self, embedded: Embedded) {
+        self.bytes += embedded.0.get_array_memory_size();
+        self.batches.push_back(embedded);
+    }
+
+    /// The oldest batch, if there are too many, or more than `most_bytes`.
+    fn pop_over(&mut self, most_bytes: usize) -> Option<Embedded> {
+        if self.batches.len() <= MOST_AHEAD && self.bytes <= most_bytes {
+            return None;
+        }
+        let embedded = self.batches.pop_front()?;
+        self.bytes -= embedded.0.get_array_memory_size();
+        Some(embedded)
+    }
+}
+
+fn embed_column(service: &EmbeddingService, texts: &ArrayRef) -> Result<Vec<TextRef>, RunError> {
     let texts = arrow::compute::cast(texts, &DataType::Utf8View)
         .map_err(|e| RunError::Plan(e.to_string()))?;
-    let texts = texts.as_string_view();
-    let list: Vec<&str> = texts.iter().map(Option::unwrap_or_default).collect();
+    // Null is as the empty text: no vector.
+    let texts: Vec<&str> = texts
+        .as_string_view()
+        .iter()
+        .map(Option::unwrap_or_default)
+        .collect();
+    Ok(service.embed(&texts)?)
+}
+
+fn vectors(service: &EmbeddingService, places: &[TextRef]) -> Result<ArrayRef, RunError> {
     let dim = service.dim();
-    let mut out =
-        FixedSizeListBuilder::new(Float32Builder::with_capacity(list.len() * dim), dim as i32);
+    let values = Float32Builder::with_capacity(places.len() * dim);
+    let mut out = FixedSizeListBuilder::new(values, dim as i32);
     let mut record = TextRecord::default();
-    for (row, place) in service.embed(&list)?.into_iter().enumerate() {
-        if place.is_empty() || texts.is_null(row) {
+    for place in places {
+        if place.is_empty() {
             out.values().append_nulls(dim);
-            out.append(false);
         } else {
-            service.read(place, &mut record)?;
+            service.read(*place, &mut record)?;
             out.values().append_slice(&record.vector);
-            out.append(true);
         }
+        out.append(!place.is_empty());
     }
     Ok(Arc::new(out.finish()))
 }

@@ -4,10 +4,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::RunError;
-use crate::embed::EmbeddingService;
+use crate::embed::{CacheKey, EmbeddingCache, EmbeddingMemory, EmbeddingService};
 use crate::encoder::Precision;
 use crate::encoder::cpu::Level;
-use crate::model::{Model, ModelFolder};
+use crate::model::{Model, ModelFolder, load_fastest};
+
+/// Whether vectors are kept from run to run, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CacheChoice {
+    /// Nowhere.
+    Off,
+    /// In the user's cache folder; if it can't be used the run goes on without.
+    User,
+    /// In this folder; if it can't be used the run fails.
+    Folder(PathBuf),
+}
 
 /// What a user asked for.
 #[derive(Clone, Debug)]
@@ -22,6 +33,10 @@ pub struct EngineRequest {
     pub threads: usize,
     /// Bytes that the run aims to stay within, beside the model.
     pub memory_limit: usize,
+    /// Vectors of earlier runs.
+    pub cache: CacheChoice,
+    /// Bytes that the cache may take, over all models.
+    pub cache_size: u64,
 }
 
 impl EngineRequest {
@@ -35,16 +50,24 @@ impl EngineRequest {
         self.memory_limit / 8
     }
 
+    /// Bytes of the embedding service.
+    fn embedding_memory(&self) -> EmbeddingMemory {
+        EmbeddingMemory {
+            index: self.index_memory(),
+            queue: self.memory_limit / 16,
+        }
+    }
+
     /// Bytes of text in one batch of rows.
     pub fn batch_bytes(&self) -> usize {
         (self.memory_limit / 64 / self.threads.max(1)).clamp(1 << 20, 16 << 20)
     }
 
-    /// The precision that this build computes in.
+    /// The precision asked for; none is the fastest that is true enough.
     ///
     /// # Errors
     /// Refuses devices and precisions that this build does not have, with the reason.
-    pub fn check(&self) -> Result<Precision, RunError> {
+    pub fn check(&self) -> Result<Option<Precision>, RunError> {
         let refuse = |message: String| Err(RunError::Request(message));
         match self.device.as_str() {
             "auto" | "cpu" => {}
@@ -56,10 +79,10 @@ impl EngineRequest {
             other => return refuse(format!("--device {other}: choose auto, cpu, cuda or metal")),
         }
         match self.precision.as_str() {
-            // Compatible scores come first: with bf16 a session's score can be off by more than 0.0005.
-            "auto" | "f32" => Ok(Precision::F32),
-            "bf16" => Ok(Precision::Bf16),
-            "int8" => Ok(Precision::Int8),
+            "auto" => Ok(None),
+            "f32" => Ok(Some(Precision::F32)),
+            "bf16" => Ok(Some(Precision::Bf16)),
+            "int8" => Ok(Some(Precision::Int8)),
             "f16" => refuse(
                 "--precision f16: no CPU encoder computes in f16; choose auto, f32, bf16 or int8"
                     .into(),
@@ -71,7 +94,7 @@ impl EngineRequest {
     }
 }
 
-/// Loads the model and starts the embedding service; vectors are kept in `folder`.
+/// Loads the model, opens the cache and starts the embedding service; the run's vectors are kept in `folder`.
 ///
 /// # Errors
 /// If the request can't be met, or the model can't be used.
@@ -79,8 +102,25 @@ pub fn load_service(
     request: &EngineRequest,
     folder: &Path,
 ) -> Result<Arc<EmbeddingService>, RunError> {
+    let model = load_model(request)?;
+    let cache = open_cache(request, &model)?;
+    let memory = request.embedding_memory();
+    let service = EmbeddingService::new(model, cache, request.threads, folder, memory)?;
+    Ok(Arc::new(service))
+}
+
+fn load_model(request: &EngineRequest) -> Result<Model, RunError> {
     let precision = request.check()?;
     let level = Level::choose().map_err(RunError::Request)?;
+    let files = match &request.model {
+        Some(path) => ModelFolder::open(path)?,
+        None => ModelFolder::shipped().ok_or_else(|| {
+            RunError::Request("this build carries no model; name a folder with --model DIR".into())
+        })?,
+    };
+    let Some(precision) = precision else {
+        return Ok(load_fastest(&files, level)?);
+    };
     if !level.has_dot(precision) {
         tracing::warn!(
             "--precision {}: this machine has no instruction for it at level {}; it works, but f32 is as fast",
@@ -88,15 +128,34 @@ pub fn load_service(
             level.name()
         );
     }
-    let files = match &request.model {
-        Some(path) => ModelFolder::open(path)?,
-        None => ModelFolder::shipped().ok_or_else(|| {
-            RunError::Request("this build carries no model; name a folder with --model DIR".into())
-        })?,
+    Ok(Model::load(&files, level, precision)?)
+}
+
+fn open_cache(request: &EngineRequest, model: &Model) -> Result<Option<EmbeddingCache>, RunError> {
+    let (root, wanted) = match &request.cache {
+        CacheChoice::Off => return Ok(None),
+        CacheChoice::Folder(folder) => (folder.clone(), true),
+        CacheChoice::User => match dirs::cache_dir() {
+            Some(folder) => (folder.join("nightmill").join("embeddings"), false),
+            None => return Ok(None),
+        },
     };
-    let model = Model::load(&files, level, precision)?;
-    let service = EmbeddingService::new(model, request.threads, folder, request.index_memory())?;
-    Ok(Arc::new(service))
+    let key = CacheKey {
+        model_sha256: model.sha256.clone(),
+        precision: model.encoder.precision().name().into(),
+        device: model.encoder.device(),
+    };
+    let (dim, memory) = (model.encoder.dim(), request.memory_limit / 16);
+    match EmbeddingCache::open(&root, &key, dim, request.cache_size, memory) {
+        Ok(cache) => Ok(Some(cache)),
+        Err(error) if wanted => Err(RunError::Request(format!(
+            "{error}; name another folder with --cache, or none with --no-cache"
+        ))),
+        Err(error) => {
+            tracing::warn!("{error}; this run keeps no vectors for later ones");
+            Ok(None)
+        }
+    }
 }
 
 /// A runtime for plans.

@@ -72,6 +72,7 @@ pub(super) fn model(service: Option<&EmbeddingService>, request: Option<&EngineR
         "max_tokens": model.tokenizer.max_tokens(),
         "dim": service.dim(),
         "precision": model.encoder.precision().name(),
+        "fidelity": model.fidelity.map(|f| json!({ "mean_cosine_to_f32": f.mean, "least_cosine_to_f32": f.least })),
         "device": model.encoder.device(),
     })
 }

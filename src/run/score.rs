@@ -176,8 +176,9 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
         Arc::clone(&service),
         merge_repeated,
     ))?;
+    service.finish();
     let counts = service.counts();
-    stages.end_as_two("embed", counts.encode_seconds, "read, score and write");
+    stages.end_as_two("embed", counts.embed_seconds, "read, score and write");
 
     progress.enter("writing the report");
     let mut summary = summarise(request, &source, &quarantine, traces, sessions, counts)?;
@@ -416,13 +417,14 @@ fn summarise(
         sessions_without_evidence: sessions.without_evidence.clone(),
         texts: embedding.texts,
         distinct_texts: embedding.distinct_texts,
+        cached_texts: embedding.cache.found,
         dedup_share: share(
             embedding.texts.saturating_sub(embedding.distinct_texts),
             embedding.texts,
         ),
         tokens: embedding.tokens,
-        tokens_per_second: (embedding.encode_seconds > 0.0)
-            .then(|| (embedding.tokens as f64 / embedding.encode_seconds).round()),
+        tokens_per_second: (embedding.tokens > 0)
+            .then(|| (embedding.tokens as f64 / embedding.embed_seconds).round()),
         metrics,
         gates: gate_results(rules, |metric| distribution(metric).mean()),
         worst_sessions: sessions.worst,

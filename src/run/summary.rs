@@ -204,11 +204,13 @@ pub struct Summary {
     pub sessions_without_evidence: BTreeMap<String, u64>,
     /// Non-empty texts seen.
     pub texts: u64,
-    /// Texts embedded.
+    /// Distinct texts among them.
     pub distinct_texts: u64,
+    /// Distinct texts whose vector was kept from an earlier run.
+    pub cached_texts: u64,
     /// Share of texts that did not have to be embedded again.
     pub dedup_share: Option<f64>,
-    /// Tokens embedded.
+    /// Tokens encoded.
     pub tokens: u64,
     /// Tokens per second of embedding.
     pub tokens_per_second: Option<f64>,

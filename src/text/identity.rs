@@ -14,4 +14,9 @@ impl TextId {
         first.copy_from_slice(&hash.as_bytes()[..16]);
         Self(u128::from_le_bytes(first))
     }
+
+    /// As it is stored.
+    pub fn bytes(self) -> [u8; 16] {
+        self.0.to_le_bytes()
+    }
 }

@@ -10,6 +10,7 @@
 )]
 
 mod bad_data;
+mod cache;
 mod golden_metrics;
 mod golden_models;
 mod golden_sessions;

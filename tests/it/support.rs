@@ -99,11 +99,13 @@ pub struct Ran {
     pub stderr: String,
 }
 
-/// The program, from the repository's root, without settings of the machine it is tested on.
+/// The program, from the repository's root, without settings of the machine it is tested on, and without its cache:
+/// a test must see what a run does, not what an earlier one did.
 pub fn program() -> std::process::Command {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_nightmill"));
     command.current_dir(root());
     without_settings(&mut command);
+    command.env("NIGHTMILL_NO_CACHE", "1");
     command
 }
 

@@ -8,6 +8,10 @@ use super::level::Level;
 use super::linear::{Linear, Scratch};
 use crate::encoder::{EncodeError, Encoder, Packed, Pooling, Precision, pool};
 
+/// Tokens of a batch. Large enough to keep the kernels' panels in cache across many rows, small
+/// enough that a batch's activations stay in the last-level cache and that all threads have work.
+const TOKENS_PER_BATCH: usize = 256;
+
 /// What follows a linear layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {
@@ -270,6 +274,14 @@ impl Encoder for CpuBert {
             kept.push(space);
         }
         Ok(())
+    }
+
+    fn tokens_per_batch(&self) -> usize {
+        TOKENS_PER_BATCH
+    }
+
+    fn batches_at_once(&self) -> usize {
+        usize::MAX
     }
 
     fn precision(&self) -> Precision {

@@ -1,0 +1,606 @@
+//! The embedding cache: vectors that stay on disk from run to run.
+//!
+//! A folder of segments ([`segment`]) for each key: the model, the precision and the instructions that made the
+//! vectors. A run reads the segments that were complete when it began, and writes the vectors it had to encode into a
+//! segment of its own, so that any number of runs can share a cache. What a record says is believed only if its check
+//! is right; otherwise the text is encoded again. `benches/stores.rs` compares this with embedded key-value stores.
+
+mod segment;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use self::segment::{
+    Entry, FINISHED, Fingerprint, Found, Layout, OpenSegment, Segment, UNFINISHED, adopt, prefix,
+};
+use crate::text::TextId;
+
+/// Most entries of a segment: small enough that evicting one is no great loss.
+const MOST_ENTRIES: usize = 1 << 17;
+/// A segment with fewer entries is small; so many small ones are merged into one.
+const SMALL: usize = 4096;
+const MANY_SMALL: usize = 32;
+/// Bytes of memory for each entry that can be looked up.
+const BYTES_PER_ENTRY: usize = 16;
+/// A file without a name of its own that is older than this belongs to nobody.
+const ABANDONED: Duration = Duration::from_secs(3600);
+
+/// What decides the bits of a vector, beside the text.
+#[derive(Clone, Debug)]
+pub struct CacheKey {
+    /// SHA-256 of the model's files.
+    pub model_sha256: String,
+    /// What the encoder computes in.
+    pub precision: String,
+    /// Where it computes, and by which instructions.
+    pub device: String,
+}
+
+impl CacheKey {
+    fn fingerprint(&self) -> Fingerprint {
+        let text = format!(
+            "{}\n{}\n{}\n{}",
+            crate::encoder::REVISION,
+            self.model_sha256,
+            self.precision,
+            self.device
+        );
+        let mut out = Fingerprint::default();
+        out.copy_from_slice(&blake3::hash(text.as_bytes()).as_bytes()[..16]);
+        out
+    }
+}
+
+/// Why a cache can't be used.
+#[derive(Debug, thiserror::Error)]
+#[error("cache folder `{folder}`: {problem}")]
+pub struct CacheError {
+    /// The folder.
+    pub folder: String,
+    /// What the system says.
+    pub problem: String,
+}
+
+/// Counts of one run's use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheCounts {
+    /// Texts whose vector was there.
+    pub found: u64,
+    /// Records that were damaged and not used.
+    pub damaged: u64,
+    /// Vectors written.
+    pub kept: u64,
+}
+
+/// The cache of one model at one precision on one device. Any number of threads may use it.
+#[derive(Debug)]
+pub struct EmbeddingCache {
+    root: PathBuf,
+    folder: PathBuf,
+    layout: Layout,
+    most_bytes: u64,
+    segments: Vec<(Segment, AtomicBool)>,
+    /// Sorted: first bytes of ids, and for each of them segment (upper half) and row (lower half).
+    prefixes: Vec<u64>,
+    places: Vec<u64>,
+    writer: Mutex<Writer>,
+    found: AtomicU64,
+    damaged: AtomicU64,
+    kept: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Writer {
+    segment: Option<OpenSegment>,
+    /// After the first error nothing more is written: a full disk must not fail a run.
+    failed: bool,
+}
+
+impl EmbeddingCache {
+    /// Opens the cache in `root` for vectors of `dim` components. The cache is kept below `most_bytes`; at most about
+    /// `index_bytes` of memory are spent on looking up, and the oldest entries are left out where that is too little.
+    ///
+    /// # Errors
+    /// [`CacheError`] if the folder can't be made or read. Single files that can't be read are left out.
+    pub fn open(
+        root: &Path,
+        key: &CacheKey,
+        dim: usize,
+        most_bytes: u64,
+        index_bytes: usize,
+    ) -> Result<Self, CacheError> {
+        let fingerprint = key.fingerprint();
+        let name: String = fingerprint.iter().map(|b| format!("{b:02x}")).collect();
+        let folder = root.join(name);
+        let failed = |e: io::Error| CacheError {
+            folder: folder.display().to_string(),
+            problem: e.to_string(),
+        };
+        create_private(&folder).map_err(failed)?;
+        let mut cache = Self {
+            root: root.to_owned(),
+            folder: folder.clone(),
+            layout: Layout {
+                fingerprint,
+                vector: dim * 4,
+            },
+            most_bytes,
+            segments: Vec::new(),
+            prefixes: Vec::new(),
+            places: Vec::new(),
+            writer: Mutex::default(),
+            found: AtomicU64::new(0),
+            damaged: AtomicU64::new(0),
+            kept: AtomicU64::new(0),
+        };
+        let indexes = cache.load(index_bytes / BYTES_PER_ENTRY).map_err(failed)?;
+        cache.merge_small(&indexes);
+        cache.index(&indexes);
+        Ok(cache)
+    }
+
+    /// Opens the folder's segments, newest first, until they have `most_entries`.
+    fn load(&mut self, most_entries: usize) -> io::Result<Vec<Vec<Entry>>> {
+        for path in files_with(&self.folder, UNFINISHED)? {
+            if let Err(problem) = adopt(&path, self.layout) {
+                tracing::warn!(file = %path.display(), %problem, "a file of the cache was left as it is");
+            }
+        }
+        let mut finished: Vec<(SystemTime, PathBuf)> = files_with(&self.folder, FINISHED)?
+            .into_iter()
+            .filter_map(|path| Some((fs::metadata(&path).ok()?.modified().ok()?, path)))
+            .collect();
+        finished.sort();
+        let (mut indexes, mut entries) = (Vec::new(), 0);
+        for (_, path) in finished.into_iter().rev() {
+            match Segment::open(&path, self.layout) {
+                Ok(Some((segment, index))) => {
+                    entries += index.len();
+                    if entries > most_entries {
+                        tracing::warn!(
+                            "the cache has more entries than fit the memory limit; the oldest are not used"
+                        );
+                        break;
+                    }
+                    self.segments.push((segment, AtomicBool::new(false)));
+                    indexes.push(index);
+                }
+                Ok(None) => {
+                    self.damaged.fetch_add(1, Relaxed);
+                    tracing::warn!(file = %path.display(), "a damaged file of the cache was removed");
+                    let _ = fs::remove_file(&path);
+                }
+                // Somebody evicted it in the meantime, or may not read it.
+                Err(problem) => {
+                    tracing::debug!(file = %path.display(), %problem, "a file of the cache was left out");
+                }
+            }
+        }
+        Ok(indexes)
+    }
+
+    fn index(&mut self, indexes: &[Vec<Entry>]) {
+        let mut all: Vec<(u64, u64)> = Vec::with_capacity(indexes.iter().map(Vec::len).sum());
+        for (segment, entries) in indexes.iter().enumerate() {
+            let place = |row: u32| (segment as u64) << 32 | u64::from(row);
+            all.extend(entries.iter().map(|&(prefix, row)| (prefix, place(row))));
+        }
+        all.sort_unstable();
+        (self.prefixes, self.places) = all.into_iter().unzip();
+    }
+
+    /// Copies the records of many small segments into this run's own one and removes them. They can still be read
+    /// here: open files live on.
+    fn merge_small(&self, indexes: &[Vec<Entry>]) {
+        let small: Vec<usize> = (0..indexes.len())
+            .filter(|&at| indexes[at].len() < SMALL)
+            .collect();
+        if small.len() < MANY_SMALL {
+            return;
+        }
+        let lock = fs::File::create(self.folder.join("merge.lock"));
+        let Ok(lock) = lock else { return };
+        if lock.try_lock().is_err() {
+            return;
+        }
+        let mut seen = std::collections::HashSet::new();
+        let mut record = Vec::new();
+        for at in small {
+            let segment = &self.segments[at].0;
+            for &(_, row) in &indexes[at] {
+                let sound = segment.record(row, &mut record);
+                if sound && seen.insert(record[..16].to_vec()) {
+                    self.write(|open| open.put_record(&record));
+                }
+            }
+            if self.writer().failed {
+                return;
+            }
+            let _ = fs::remove_file(segment.path());
+        }
+    }
+
+    fn writer(&self) -> std::sync::MutexGuard<'_, Writer> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the vector of a text; false if there is none to trust.
+    pub fn get(&self, id: TextId, vector: &mut Vec<f32>) -> bool {
+        let wanted = prefix(id);
+        let first = self.prefixes.partition_point(|p| *p < wanted);
+        let mut buffer = Vec::new();
+        for at in first..self.prefixes.len() {
+            if self.prefixes[at] != wanted {
+                break;
+            }
+            let place = self.places[at];
+            let Some((segment, used)) = self.segments.get((place >> 32) as usize) else {
+                continue;
+            };
+            match segment.read(place as u32, id, &mut buffer, vector) {
+                Found::Vector => {
+                    used.store(true, Relaxed);
+                    self.found.fetch_add(1, Relaxed);
+                    return true;
+                }
+                Found::OtherText => {}
+                Found::Damaged => {
+                    self.damaged.fetch_add(1, Relaxed);
+                }
+            }
+        }
+        false
+    }
+
+    /// Keeps the vectors of texts. Failures are reported once, and end nothing but the keeping.
+    pub fn put(&self, ids: &[TextId], vectors: &[f32]) {
+        let dim = self.layout.vector / 4;
+        for (id, vector) in ids.iter().zip(vectors.chunks_exact(dim)) {
+            self.write(|segment| segment.put(*id, vector));
+        }
+        self.kept.fetch_add(ids.len() as u64, Relaxed);
+    }
+
+    fn write(&self, put: impl FnOnce(&mut OpenSegment) -> io::Result<()>) {
+        let mut writer = self.writer();
+        if writer.failed {
+            return;
+        }
+        let most = (self.most_bytes / 8 / self.layout.record() as u64).max(1);
+        let full = |segment: &OpenSegment| {
+            segment.entries() >= MOST_ENTRIES || segment.entries() as u64 >= most
+        };
+        let write = || {
+            if writer.segment.as_ref().is_some_and(full)
+                && let Some(segment) = writer.segment.take()
+            {
+                segment.finish()?;
+                self.evict();
+            }
+            let mut segment = match writer.segment.take() {
+                Some(segment) => segment,
+                None => {
+                    // Another run may have evicted everything, and the folder with it.
+                    create_private(&self.folder)?;
+                    OpenSegment::create(&self.folder, self.layout)?
+                }
+            };
+            put(&mut segment)?;
+            writer.segment = Some(segment);
+            Ok(())
+        };
+        if let Err(problem) = write() {
+            self.give_up(&mut writer, &problem);
+        }
+    }
+
+    fn give_up(&self, writer: &mut Writer, problem: &io::Error) {
+        tracing::warn!(folder = %self.folder.display(), %problem, "vectors are no longer kept for later runs");
+        writer.failed = true;
+        writer.segment = None;
+    }
+
+    /// Completes this run's segment, so that later runs find it, and evicts what is over the size cap. More can be
+    /// put afterwards.
+    pub fn finish(&self) {
+        let mut writer = self.writer();
+        if let Some(segment) = writer.segment.take()
+            && let Err(problem) = segment.finish()
+        {
+            self.give_up(&mut writer, &problem);
+        }
+        drop(writer);
+        for (segment, used) in &self.segments {
+            if used.swap(false, Relaxed) {
+                segment.touch();
+            }
+        }
+        self.evict();
+    }
+
+    /// Removes the segments that were not used for longest, of all keys, until the rest fits the cap.
+    fn evict(&self) {
+        let mut segments = Vec::new();
+        let mut bytes = 0;
+        for folder in fs::read_dir(&self.root).into_iter().flatten().flatten() {
+            for file in fs::read_dir(folder.path()).into_iter().flatten().flatten() {
+                let (Ok(meta), path) = (file.metadata(), file.path()) else {
+                    continue;
+                };
+                let age = meta.modified().ok().and_then(|m| m.elapsed().ok());
+                let nameless = file.file_name().to_string_lossy().starts_with(".new-");
+                if nameless && age.is_some_and(|age| age > ABANDONED) {
+                    let _ = fs::remove_file(path);
+                    continue;
+                }
+                bytes += meta.len();
+                if path.extension().is_some_and(|e| e == FINISHED) {
+                    segments.push((meta.modified().ok(), meta.len(), path));
+                }
+            }
+        }
+        segments.sort();
+        for (_, length, path) in segments {
+            if bytes <= self.most_bytes {
+                break;
+            }
+            if fs::remove_file(&path).is_ok() {
+                tracing::debug!(file = %path.display(), "evicted from the cache");
+                bytes -= length;
+                // Only an empty folder goes.
+                let _ = path.parent().map(fs::remove_dir);
+            }
+        }
+    }
+
+    /// Counts so far.
+    pub fn counts(&self) -> CacheCounts {
+        CacheCounts {
+            found: self.found.load(Relaxed),
+            damaged: self.damaged.load(Relaxed),
+            kept: self.kept.load(Relaxed),
+        }
+    }
+}
+
+impl Drop for EmbeddingCache {
+    /// What a failed run has encoded is kept too.
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+/// A folder that only its owner can look into: vectors tell something about texts.
+fn create_private(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+}
+
+fn files_with(folder: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|e| e == extension) {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIM: usize = 8;
+
+    fn key(precision: &str) -> CacheKey {
+        CacheKey {
+            model_sha256: "ab".into(),
+            precision: precision.into(),
+            device: "cpu (portable)".into(),
+        }
+    }
+
+    fn open(root: &Path, precision: &str, most_bytes: u64) -> EmbeddingCache {
+        EmbeddingCache::open(root, &key(precision), DIM, most_bytes, 1 << 20).unwrap()
+    }
+
+    fn id(n: usize) -> TextId {
+        TextId::of(&format!("text {n}"))
+    }
+
+    fn vector(n: usize) -> Vec<f32> {
+        (0..DIM).map(|i| (n * DIM + i) as f32).collect()
+    }
+
+    fn fill(cache: &EmbeddingCache, numbers: std::ops::Range<usize>) {
+        for n in numbers {
+            cache.put(&[id(n)], &vector(n));
+        }
+    }
+
+    /// The numbers below `most` that the cache has; each must have its own vector.
+    fn held(cache: &EmbeddingCache, most: usize) -> Vec<usize> {
+        let mut got = Vec::new();
+        (0..most)
+            .filter(|&n| {
+                let found = cache.get(id(n), &mut got);
+                assert!(!found || got == vector(n), "{n} has another vector");
+                found
+            })
+            .collect()
+    }
+
+    fn all(range: std::ops::Range<usize>) -> Vec<usize> {
+        range.collect()
+    }
+
+    fn segments(root: &Path) -> Vec<PathBuf> {
+        let folders = fs::read_dir(root).unwrap();
+        folders
+            .flat_map(|f| files_with(&f.unwrap().path(), FINISHED).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn what_one_run_keeps_the_next_one_finds_under_the_same_key_only() {
+        let root = tempfile::tempdir().unwrap();
+        let first = open(root.path(), "f32", 1 << 30);
+        fill(&first, 0..100);
+        assert!(
+            held(&first, 100).is_empty(),
+            "a run looks at earlier runs only"
+        );
+        drop(first);
+        let second = open(root.path(), "f32", 1 << 30);
+        assert_eq!(held(&second, 200), all(0..100));
+        assert_eq!(second.counts().found, 100);
+        assert!(held(&open(root.path(), "bf16", 1 << 30), 100).is_empty());
+    }
+
+    #[test]
+    fn two_runs_at_once_keep_what_each_has() {
+        let root = tempfile::tempdir().unwrap();
+        let (a, b) = (
+            open(root.path(), "f32", 1 << 30),
+            open(root.path(), "f32", 1 << 30),
+        );
+        std::thread::scope(|scope| {
+            scope.spawn(|| fill(&a, 0..500));
+            scope.spawn(|| fill(&b, 250..750));
+            // A third one that begins while they write takes nothing from them.
+            scope.spawn(|| open(root.path(), "f32", 1 << 30));
+        });
+        drop((a, b));
+        assert_eq!(held(&open(root.path(), "f32", 1 << 30), 800), all(0..750));
+    }
+
+    #[test]
+    fn every_flipped_bit_loses_at_most_its_own_record_and_never_gives_a_wrong_vector() {
+        let root = tempfile::tempdir().unwrap();
+        fill(&open(root.path(), "f32", 1 << 30), 0..20);
+        let path = segments(root.path()).remove(0);
+        let sound = fs::read(&path).unwrap();
+        let record = 16 + DIM * 4 + 8;
+        for at in 0..sound.len() {
+            let mut bytes = sound.clone();
+            bytes[at] ^= 1 << (at % 8);
+            fs::write(&path, &bytes).unwrap();
+            let cache = open(root.path(), "f32", 1 << 30);
+            let left = held(&cache, 20).len();
+            match at {
+                0..40 => assert_eq!(left, 0, "byte {at}: a foreign file was read"),
+                _ if at < 40 + 20 * record => {
+                    assert_eq!((left, cache.counts().damaged), (19, 1), "byte {at}");
+                }
+                // The index is made again from the records.
+                _ => assert_eq!(left, 20, "byte {at}"),
+            }
+            drop(cache);
+            segments(root.path())
+                .iter()
+                .for_each(|p| fs::remove_file(p).unwrap());
+        }
+        // Cut off anywhere, whole records are found again.
+        for length in (0..sound.len()).step_by(7) {
+            fs::write(&path, &sound[..length]).unwrap();
+            let left = held(&open(root.path(), "f32", 1 << 30), 20).len();
+            assert_eq!(
+                left,
+                (length.saturating_sub(40) / record).min(20),
+                "{length} bytes"
+            );
+            segments(root.path())
+                .iter()
+                .for_each(|p| fs::remove_file(p).unwrap());
+        }
+    }
+
+    #[test]
+    fn a_dead_run_leaves_its_vectors_to_the_next_one() {
+        let root = tempfile::tempdir().unwrap();
+        let dead = open(root.path(), "f32", 1 << 30);
+        fill(&dead, 0..10);
+        if let Some(segment) = &mut dead.writer().segment {
+            segment.flush_for_test();
+        }
+        let files = || files_with(&dead.folder, UNFINISHED).unwrap();
+        assert!(
+            held(&open(root.path(), "f32", 1 << 30), 10).is_empty(),
+            "its writer lives"
+        );
+        assert_eq!(files().len(), 1);
+        // As after a kill: nothing is finished, and the lock is gone.
+        let left = fs::read(&files()[0]).unwrap();
+        let copy = dead.folder.join(format!("left.{UNFINISHED}"));
+        fs::write(&copy, &left[..left.len() - 3]).unwrap();
+        let next = open(root.path(), "f32", 1 << 30);
+        assert_eq!(held(&next, 10), all(0..9));
+        assert!(!copy.exists());
+    }
+
+    #[test]
+    fn the_cap_holds_and_the_least_recently_used_goes_first() {
+        let root = tempfile::tempdir().unwrap();
+        let size = |root: &Path| -> u64 {
+            segments(root)
+                .iter()
+                .map(|p| fs::metadata(p).unwrap().len())
+                .sum()
+        };
+        let cap = 15_000;
+        let old = SystemTime::now() - Duration::from_secs(1000);
+        fill(&open(root.path(), "f32", cap), 0..40);
+        fill(&open(root.path(), "bf16", cap), 100..140);
+        for path in segments(root.path()) {
+            fs::File::open(path).unwrap().set_modified(old).unwrap();
+        }
+        // Used, so that the other one is older.
+        assert_eq!(held(&open(root.path(), "f32", cap), 40).len(), 40);
+        fill(&open(root.path(), "int8", cap), 200..400);
+        assert!(size(root.path()) <= cap, "{} bytes", size(root.path()));
+        assert!(held(&open(root.path(), "bf16", cap), 200).is_empty());
+        // One run alone stays below the cap too.
+        fill(&open(root.path(), "f32", cap), 1000..5000);
+        assert!(size(root.path()) <= cap);
+    }
+
+    #[test]
+    fn many_small_segments_become_one() {
+        let root = tempfile::tempdir().unwrap();
+        for n in 0..MANY_SMALL {
+            fill(&open(root.path(), "f32", 1 << 30), n * 3..n * 3 + 3);
+        }
+        let merging = open(root.path(), "f32", 1 << 30);
+        assert_eq!(held(&merging, 200), all(0..MANY_SMALL * 3));
+        drop(merging);
+        assert_eq!(segments(root.path()).len(), 1);
+        assert_eq!(
+            held(&open(root.path(), "f32", 1 << 30), 200),
+            all(0..MANY_SMALL * 3)
+        );
+    }
+
+    #[test]
+    fn a_folder_that_can_not_be_made_is_an_error_and_a_full_one_is_not() {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("file");
+        fs::write(&file, "").unwrap();
+        let error = EmbeddingCache::open(&file, &key("f32"), DIM, 1 << 30, 1 << 20).unwrap_err();
+        assert!(error.to_string().contains("file"), "{error}");
+        let cache = open(root.path(), "f32", 1 << 30);
+        fs::remove_dir_all(&cache.folder).unwrap();
+        fs::write(&cache.folder, "in the way").unwrap();
+        fill(&cache, 0..10);
+        cache.finish();
+        assert!(cache.writer().failed);
+    }
+}

@@ -1,0 +1,357 @@
+//! The way of a text from a caller to the store: a bounded queue, and workers that look it up in the cache, tokenise,
+//! encode and keep it.
+//!
+//! Callers leave texts and go on; they wait only while the queue is full. A worker takes whatever there is to do:
+//! while the window has room it tokenises, else it encodes. So the window from which batches are packed is as
+//! large as the callers are ahead, and a worker waits only when there is nothing to do at all.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::cache::EmbeddingCache;
+use super::pack::Window;
+use super::store::VectorStore;
+use super::{EmbedError, TextRef};
+use crate::encoder::Packed;
+use crate::model::Model;
+use crate::text::{TextId, WordSet};
+
+/// Most texts that wait for being tokenised, and most that wait for being encoded.
+const MOST_WAITING: usize = 1 << 15;
+/// Texts that a worker tokenises at a time.
+const AT_A_TIME: usize = 64;
+
+/// A text on its way.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub id: TextId,
+    pub place: TextRef,
+    pub words: WordSet,
+    pub text: Box<str>,
+}
+
+impl Job {
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.text.len() + self.words.hashes().len() * 8
+    }
+}
+
+/// A job whose text has become token ids.
+#[derive(Debug)]
+struct Tokenised {
+    id: TextId,
+    place: TextRef,
+    words: WordSet,
+    tokens: Vec<u32>,
+    /// What it counts for in the queue, as it did when it was a text.
+    bytes: usize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: VecDeque<Job>,
+    window: Window<Tokenised>,
+    /// Texts whose vector is not in the store yet.
+    pending: HashSet<TextRef>,
+    bytes: usize,
+    encoding: usize,
+    failed: Option<EmbedError>,
+    closed: bool,
+    busy: Busy,
+}
+
+/// The time in which anything was pending.
+#[derive(Debug, Default)]
+struct Busy {
+    since: Option<Instant>,
+    total: Duration,
+}
+
+/// What the workers have done so far.
+#[derive(Debug, Default)]
+pub(super) struct Work {
+    pub encoded: AtomicU64,
+    pub tokens: AtomicU64,
+    /// Nanoseconds, of all workers together.
+    pub tokenising: AtomicU64,
+    pub encoding: AtomicU64,
+    pub keeping: AtomicU64,
+}
+
+#[derive(Debug)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    /// Signals workers, callers with texts, and readers of vectors.
+    work: Condvar,
+    room: Condvar,
+    done: Condvar,
+    /// As long as `pending` in the state; read without the lock.
+    pending: AtomicUsize,
+    most_bytes: usize,
+    pub done_so_far: Work,
+}
+
+enum Step {
+    Tokenise(Vec<Job>),
+    Encode(Vec<Tokenised>),
+    Stop,
+}
+
+/// What workers work with.
+pub(super) struct Tools<'a> {
+    pub model: &'a Model,
+    pub store: &'a VectorStore,
+    pub cache: Option<&'a EmbeddingCache>,
+}
+
+fn timed<T>(nanos: &AtomicU64, work: impl FnOnce() -> T) -> T {
+    let started = Instant::now();
+    let result = work();
+    nanos.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
+    result
+}
+
+impl Queue {
+    /// A queue that holds at most about `most_bytes` of texts.
+    pub fn new(most_bytes: usize) -> Self {
+        Self {
+            state: Mutex::default(),
+            work: Condvar::new(),
+            room: Condvar::new(),
+            done: Condvar::new(),
+            pending: AtomicUsize::new(0),
+            most_bytes,
+            done_so_far: Work::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leaves texts to the workers; waits while the queue is full.
+    ///
+    /// # Errors
+    /// If a worker has failed, now or earlier.
+    pub fn submit(&self, jobs: Vec<Job>) -> Result<(), EmbedError> {
+        let mut state = self.lock();
+        for job in jobs {
+            let bytes = job.bytes();
+            // One text is always taken, however long it is.
+            while state.failed.is_none()
+                && !state.pending.is_empty()
+                && (state.bytes + bytes > self.most_bytes || state.waiting.len() >= MOST_WAITING)
+            {
+                self.work.notify_all();
+                state = self
+                    .room
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner);
+            }
+            if let Some(error) = &state.failed {
+                return Err(error.clone());
+            }
+            state.bytes += bytes;
+            state.busy.since.get_or_insert_with(Instant::now);
+            state.pending.insert(job.place);
+            self.pending.store(state.pending.len(), Ordering::Release);
+            state.waiting.push_back(job);
+        }
+        drop(state);
+        self.work.notify_all();
+        Ok(())
+    }
+
+    /// Waits until the vector of a text is in the store.
+    ///
+    /// # Errors
+    /// If a worker has failed.
+    pub fn wait_for(&self, place: TextRef) -> Result<(), EmbedError> {
+        if self.pending.load(Ordering::Acquire) == 0 {
+            return Ok(());
+        }
+        let mut state = self.lock();
+        while state.pending.contains(&place) {
+            if let Some(error) = &state.failed {
+                return Err(error.clone());
+            }
+            state = self
+                .done
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        Ok(())
+    }
+
+    /// Seconds in which anything was pending.
+    pub fn busy_seconds(&self) -> f64 {
+        let state = self.lock();
+        let running = state.busy.since.map_or(Duration::ZERO, |s| s.elapsed());
+        (state.busy.total + running).as_secs_f64()
+    }
+
+    /// Tells the workers to stop. What is pending is dropped.
+    pub fn close(&self) {
+        self.lock().closed = true;
+        self.work.notify_all();
+    }
+
+    fn fail(&self, error: EmbedError) {
+        self.lock().failed.get_or_insert(error);
+        self.work.notify_all();
+        self.room.notify_all();
+        self.done.notify_all();
+    }
+
+    /// What one worker thread does until the queue is closed or a worker has failed.
+    pub fn work(&self, tools: &Tools<'_>) {
+        /// Whoever waits must hear of a worker that panicked.
+        struct OnPanic<'a>(&'a Queue);
+        impl Drop for OnPanic<'_> {
+            fn drop(&mut self) {
+                if std::thread::panicking() {
+                    self.0.fail(EmbedError::Worker);
+                }
+            }
+        }
+        let _on_panic = OnPanic(self);
+        loop {
+            let result = match self.next(tools.model) {
+                Step::Tokenise(jobs) => self.tokenise(tools, jobs),
+                Step::Encode(batch) => self.encode(tools, batch),
+                Step::Stop => return,
+            };
+            if let Err(error) = result {
+                self.fail(error);
+                return;
+            }
+        }
+    }
+
+    fn next(&self, model: &Model) -> Step {
+        let mut state = self.lock();
+        loop {
+            if state.closed || state.failed.is_some() {
+                return Step::Stop;
+            }
+            let room = MOST_WAITING.saturating_sub(state.window.texts());
+            if room > 0 && !state.waiting.is_empty() {
+                let count = AT_A_TIME.min(room).min(state.waiting.len());
+                return Step::Tokenise(state.waiting.drain(..count).collect());
+            }
+            if state.window.texts() > 0 && state.encoding < model.encoder.batches_at_once() {
+                state.encoding += 1;
+                return Step::Encode(state.window.take(model.encoder.tokens_per_batch()));
+            }
+            state = self
+                .work
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Looks texts up in the cache, and tokenises the others.
+    fn tokenise(&self, tools: &Tools<'_>, jobs: Vec<Job>) -> Result<(), EmbedError> {
+        let (mut kept, mut tokenised) = (Vec::new(), Vec::new());
+        let mut bytes = 0;
+        let mut vector = Vec::new();
+        for job in jobs {
+            let cached = tools
+                .cache
+                .is_some_and(|cache| cache.get(job.id, &mut vector));
+            if cached {
+                timed(&self.done_so_far.keeping, || {
+                    tools.store.write(job.place, &vector, &job.words)
+                })?;
+                bytes += job.bytes();
+                kept.push(job.place);
+                continue;
+            }
+            let tokens = timed(&self.done_so_far.tokenising, || {
+                tools.model.tokenizer.ids(&job.text)
+            });
+            tokenised.push(Tokenised {
+                bytes: job.bytes(),
+                tokens: tokens.map_err(EmbedError::Tokenise)?,
+                id: job.id,
+                place: job.place,
+                words: job.words,
+            });
+        }
+        let mut state = self.lock();
+        for text in tokenised {
+            state.window.insert(text.tokens.len(), text);
+        }
+        self.settle(&mut state, &kept, bytes);
+        drop(state);
+        self.work.notify_all();
+        Ok(())
+    }
+
+    fn encode(&self, tools: &Tools<'_>, batch: Vec<Tokenised>) -> Result<(), EmbedError> {
+        let dim = tools.store.dim();
+        let mut packed = Packed::default();
+        let mut ids = Vec::with_capacity(batch.len());
+        let mut tokens = 0;
+        for text in &batch {
+            tokens += text.tokens.len();
+            if packed.push(&text.tokens) {
+                ids.push(text.id);
+            }
+        }
+        let mut vectors = Vec::with_capacity(batch.len() * dim);
+        timed(&self.done_so_far.encoding, || {
+            tools.model.encoder.encode(&packed, &mut vectors)
+        })
+        .map_err(|e| EmbedError::Encode(e.to_string()))?;
+        timed(&self.done_so_far.keeping, || {
+            let mut rows = vectors.chunks_exact(dim);
+            // A text of which the tokenizer leaves nothing is like no other text.
+            let nothing = vec![0.0; dim];
+            for text in &batch {
+                let vector = match text.tokens.is_empty() {
+                    true => &nothing[..],
+                    false => rows.next().unwrap_or(&nothing),
+                };
+                tools.store.write(text.place, vector, &text.words)?;
+            }
+            if let Some(cache) = tools.cache {
+                cache.put(&ids, &vectors);
+            }
+            Ok::<_, EmbedError>(())
+        })?;
+        let work = &self.done_so_far;
+        work.tokens.fetch_add(tokens as u64, Ordering::Relaxed);
+        work.encoded
+            .fetch_add(batch.len() as u64, Ordering::Relaxed);
+        let places: Vec<TextRef> = batch.iter().map(|text| text.place).collect();
+        let bytes = batch.iter().map(|text| text.bytes).sum();
+        let mut state = self.lock();
+        state.encoding -= 1;
+        self.settle(&mut state, &places, bytes);
+        drop(state);
+        self.work.notify_all();
+        Ok(())
+    }
+
+    /// Takes texts that are in the store now off the pending ones.
+    fn settle(&self, state: &mut State, places: &[TextRef], bytes: usize) {
+        if places.is_empty() {
+            return;
+        }
+        for place in places {
+            state.pending.remove(place);
+        }
+        state.bytes = state.bytes.saturating_sub(bytes);
+        self.pending.store(state.pending.len(), Ordering::Release);
+        if state.pending.is_empty()
+            && let Some(since) = state.busy.since.take()
+        {
+            state.busy.total += since.elapsed();
+        }
+        self.room.notify_all();
+        self.done.notify_all();
+    }
+}

@@ -1,0 +1,171 @@
+//! Which precision is fast and true enough: the choice behind `--precision auto`.
+
+use super::{Model, ModelError, ModelFolder};
+use crate::encoder::cpu::Level;
+use crate::encoder::{Packed, Precision};
+
+/// Texts of the kinds that traces hold, one a line: talk, tools, code, numbers, several languages.
+const CALIBRATION: &str = include_str!("calibration.txt");
+
+/// How close vectors are to those at f32, on the calibration texts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fidelity {
+    /// Mean cosine to the vector at f32.
+    pub mean: f64,
+    /// Least cosine to the vector at f32.
+    pub least: f64,
+}
+
+impl Fidelity {
+    /// What a precision must reach to be chosen.
+    pub const REQUIRED: Self = Self {
+        mean: 0.9995,
+        least: 0.999,
+    };
+
+    fn is_enough(self) -> bool {
+        self.mean >= Self::REQUIRED.mean && self.least >= Self::REQUIRED.least
+    }
+}
+
+/// What measuring gives for the shipped model, rounded down, so that loading it does not have to measure.
+const SHIPPED: [(Precision, Fidelity); 2] = [
+    (
+        Precision::Int8,
+        Fidelity {
+            mean: 0.998,
+            least: 0.99,
+        },
+    ),
+    (
+        Precision::Bf16,
+        Fidelity {
+            mean: 0.99998,
+            least: 0.9999,
+        },
+    ),
+];
+
+/// Loads a model at the fastest precision that this level has an instruction for, and whose fidelity on this model is
+/// enough. Without such a precision it is f32.
+///
+/// # Errors
+/// [`ModelError`] if the folder can't be used, or the model makes no vectors.
+pub fn load_fastest(folder: &ModelFolder, level: Level) -> Result<Model, ModelError> {
+    let mut exact: Option<Model> = None;
+    for precision in [Precision::Int8, Precision::Bf16] {
+        if !level.has_dot(precision) {
+            continue;
+        }
+        let known = SHIPPED.iter().find(|(p, _)| *p == precision);
+        let known = known.filter(|_| folder.is_shipped()).map(|(_, f)| *f);
+        if known.is_some_and(|fidelity| !fidelity.is_enough()) {
+            continue;
+        }
+        let mut model = Model::load(folder, level, precision)?;
+        let fidelity = match known {
+            Some(fidelity) => fidelity,
+            None => {
+                let exact = match &exact {
+                    Some(exact) => exact,
+                    None => exact.insert(Model::load(folder, level, Precision::F32)?),
+                };
+                measure(folder, exact, &model)?
+            }
+        };
+        tracing::info!(
+            precision = precision.name(),
+            mean = fidelity.mean,
+            least = fidelity.least,
+            enough = fidelity.is_enough(),
+            "cosine to f32"
+        );
+        if fidelity.is_enough() {
+            model.fidelity = Some(fidelity);
+            return Ok(model);
+        }
+    }
+    match exact {
+        Some(exact) => Ok(exact),
+        None => Model::load(folder, level, Precision::F32),
+    }
+}
+
+fn vectors(folder: &ModelFolder, model: &Model) -> Result<Vec<f32>, ModelError> {
+    let mut out = Vec::new();
+    for text in CALIBRATION.lines() {
+        let ids = model
+            .tokenizer
+            .ids(text)
+            .map_err(|problem| folder.bad("tokenizer.json", problem))?;
+        let mut batch = Packed::default();
+        if batch.push(&ids) {
+            model
+                .encoder
+                .encode(&batch, &mut out)
+                .map_err(|e| folder.unsupported(e.to_string()))?;
+        }
+    }
+    Ok(out)
+}
+
+/// Compares two loads of one model.
+fn measure(folder: &ModelFolder, exact: &Model, model: &Model) -> Result<Fidelity, ModelError> {
+    let dim = exact.encoder.dim();
+    let (exact, got) = (vectors(folder, exact)?, vectors(folder, model)?);
+    let mut fidelity = Fidelity {
+        mean: 0.0,
+        least: 1.0,
+    };
+    let texts = (exact.len() / dim).max(1) as f64;
+    for (a, b) in exact.chunks_exact(dim).zip(got.chunks_exact(dim)) {
+        let dot = |a: &[f32], b: &[f32]| -> f64 {
+            let products = a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b));
+            products.sum()
+        };
+        let cosine = dot(a, b) / (dot(a, a) * dot(b, b)).sqrt();
+        fidelity.mean += cosine / texts;
+        // A NaN must fail the comparison.
+        fidelity.least = if cosine >= fidelity.least {
+            fidelity.least
+        } else {
+            cosine
+        };
+    }
+    Ok(fidelity)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_of_the_shipped_model_is_what_measuring_gives() {
+        let folder = ModelFolder::shipped().unwrap();
+        for level in Level::available() {
+            let exact = Model::load(&folder, level, Precision::F32).unwrap();
+            for (precision, known) in SHIPPED {
+                let model = Model::load(&folder, level, precision).unwrap();
+                let measured = measure(&folder, &exact, &model).unwrap();
+                assert!(
+                    measured.mean >= known.mean && measured.least >= known.least,
+                    "{level:?} {precision:?}: {measured:?} is below {known:?}"
+                );
+                assert_eq!(
+                    measured.is_enough(),
+                    known.is_enough(),
+                    "{level:?} {precision:?}: {measured:?}"
+                );
+            }
+            let same = measure(&folder, &exact, &exact).unwrap();
+            assert!(same.mean > 0.999_999 && same.least > 0.999_999, "{same:?}");
+            let chosen = load_fastest(&folder, level).unwrap();
+            let expected = match level.has_dot(Precision::Bf16) {
+                true => Precision::Bf16,
+                false => Precision::F32,
+            };
+            assert_eq!(chosen.encoder.precision(), expected, "{level:?}");
+            assert_eq!(chosen.fidelity.is_some(), expected != Precision::F32);
+        }
+    }
+}
