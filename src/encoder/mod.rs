@@ -1,14 +1,18 @@
 //! Encoders: token ids in, one vector a text out. An encoder knows no files and no columns.
 
+mod bert;
+#[cfg(feature = "candle")]
+pub mod candle;
 pub mod cpu;
 mod pooling;
 
+pub use bert::{Activation, BertShape, BertWeights, Layer, Norm, TextHead};
 pub use pooling::{Pooling, pool};
 
 /// Part of the key of kept vectors. Raise it with every change that may change a bit of a vector.
 pub const REVISION: u32 = 1;
 
-/// What an encoder computes its products in. Sums, norms and everything between products are f32.
+/// What the CPU encoder computes its products in. Sums, norms and everything between products are f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
     /// 32-bit floats.
@@ -101,12 +105,28 @@ pub enum EncodeError {
         /// Positions of the model.
         positions: usize,
     },
+    /// The device failed.
+    #[error("the device failed: {0}")]
+    Device(String),
+}
+
+/// Whether a batch fits the model.
+fn check(shape: &BertShape, batch: &Packed) -> Result<(), EncodeError> {
+    let (vocabulary, positions) = (shape.vocabulary, shape.positions);
+    if let Some(&id) = batch.ids().iter().find(|&&id| id as usize >= vocabulary) {
+        return Err(EncodeError::TokenOutOfVocabulary { id, vocabulary });
+    }
+    match batch.spans().map(|span| span.len()).max() {
+        Some(tokens) if tokens > positions => Err(EncodeError::TooLong { tokens, positions }),
+        _ => Ok(()),
+    }
 }
 
 /// Turns packed texts into vectors.
 ///
-/// Contract: the vector of a text depends on its token ids alone, to the bit: not on the texts
-/// packed with it, their order, or the thread. `encode` may be called from many threads at once.
+/// Contract: the vector of a text depends on its token ids alone: not on the texts packed with it, their order, or the
+/// thread; on the CPU to the bit, on other devices as far as their libraries keep to it. `encode` may be called from
+/// many threads at once.
 pub trait Encoder: Send + Sync {
     /// Components of a vector.
     fn dim(&self) -> usize;
@@ -123,8 +143,8 @@ pub trait Encoder: Send + Sync {
     /// How many calls of `encode` at the same time make sense.
     fn batches_at_once(&self) -> usize;
 
-    /// What it computes in.
-    fn precision(&self) -> Precision;
+    /// What it computes in, for files: `f32`, `bf16`, `int8` or `f16`.
+    fn precision(&self) -> &'static str;
 
     /// Where and how it computes, for the manifest: `cpu (avx512)`.
     fn device(&self) -> String;

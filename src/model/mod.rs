@@ -13,6 +13,7 @@ pub use fidelity::{Fidelity, load_fastest};
 pub use folder::ModelFolder;
 pub use text_tokenizer::TextTokenizer;
 
+use self::spec::Spec;
 use crate::encoder::cpu::Level;
 use crate::encoder::{Encoder, Precision};
 
@@ -92,14 +93,39 @@ impl Model {
         level: Level,
         precision: Precision,
     ) -> Result<Self, ModelError> {
+        Self::load_with(folder, |spec, tokenizer| {
+            let (encoder, stored) =
+                weights::load_for_cpu(folder, spec, tokenizer, level, precision)?;
+            Ok((Box::new(encoder), stored))
+        })
+    }
+
+    /// Loads a model onto a device.
+    ///
+    /// # Errors
+    /// [`ModelError`] naming the missing or unusable file or key, or what the device says.
+    #[cfg(feature = "candle")]
+    pub fn load_on_device(
+        folder: &ModelFolder,
+        device: crate::encoder::candle::CandleDevice,
+    ) -> Result<Self, ModelError> {
+        Self::load_with(folder, |spec, tokenizer| {
+            let (encoder, stored) = weights::load_for_device(folder, spec, tokenizer, device)?;
+            Ok((Box::new(encoder), stored))
+        })
+    }
+
+    fn load_with(
+        folder: &ModelFolder,
+        encoder: impl FnOnce(&Spec, &TextTokenizer) -> Result<Loaded, ModelError> + Send,
+    ) -> Result<Self, ModelError> {
         let spec = spec::read(folder)?;
         // Two things that take tens of milliseconds each, side by side.
         let (sha256, loaded) = rayon::join(
             || folder.sha256(),
             || {
                 let tokenizer = TextTokenizer::read(folder, &spec)?;
-                let (encoder, stored) =
-                    weights::load_encoder(folder, &spec, &tokenizer, level, precision)?;
+                let (encoder, stored) = encoder(&spec, &tokenizer)?;
                 Ok::<_, ModelError>((tokenizer, encoder, stored))
             },
         );
@@ -110,7 +136,10 @@ impl Model {
             stored_precision,
             fidelity: None,
             tokenizer,
-            encoder: Box::new(encoder),
+            encoder,
         })
     }
 }
+
+/// An encoder, and how its weights are stored.
+type Loaded = (Box<dyn Encoder>, &'static str);

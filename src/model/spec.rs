@@ -6,8 +6,7 @@
 use serde_json::Value;
 
 use super::{ModelError, ModelFolder};
-use crate::encoder::Pooling;
-use crate::encoder::cpu::{Activation, BertShape};
+use crate::encoder::{Activation, BertShape, Pooling};
 
 /// What to build from a folder's weights.
 #[derive(Debug)]

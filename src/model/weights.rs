@@ -6,8 +6,8 @@ use safetensors::{Dtype, SafeTensors};
 
 use super::spec::Spec;
 use super::{ModelError, ModelFolder, TextTokenizer};
-use crate::encoder::Precision;
-use crate::encoder::cpu::{Activation, BertWeights, CpuBert, Layer, Level, Linear};
+use crate::encoder::cpu::{CpuBert, Level, Linear};
+use crate::encoder::{Activation, BertWeights, Layer, Precision, TextHead};
 
 fn halves(data: &[u8]) -> Vec<u16> {
     let (pairs, _) = data.as_chunks::<2>();
@@ -92,36 +92,20 @@ impl<'a> Tensors<'a> {
         ))
     }
 
-    fn linear(
-        &self,
-        level: Level,
-        precision: Precision,
-        name: &str,
-        inputs: usize,
-        outputs: usize,
-    ) -> Result<Linear, ModelError> {
-        let weight = self.get(&format!("{name}.weight"), &[outputs, inputs])?;
-        Ok(Linear::new(
-            level,
-            precision,
-            &weight,
-            self.get(&format!("{name}.bias"), &[outputs])?,
-        ))
+    fn linear(&self, name: &str, inputs: usize, outputs: usize) -> Result<Raw, ModelError> {
+        Ok(Raw {
+            weight: self.get(&format!("{name}.weight"), &[outputs, inputs])?,
+            bias: self.get(&format!("{name}.bias"), &[outputs])?,
+        })
     }
 
-    fn query_key_value(
-        &self,
-        level: Level,
-        precision: Precision,
-        name: &str,
-        size: usize,
-    ) -> Result<Linear, ModelError> {
+    fn query_key_value(&self, name: &str, size: usize) -> Result<Raw, ModelError> {
         let (mut weight, mut bias) = (Vec::new(), Vec::new());
         for part in ["query", "key", "value"] {
             weight.extend(self.get(&format!("{name}.{part}.weight"), &[size, size])?);
             bias.extend(self.get(&format!("{name}.{part}.bias"), &[size])?);
         }
-        Ok(Linear::new(level, precision, &weight, bias))
+        Ok(Raw { weight, bias })
     }
 
     fn stored_precision(&self) -> &'static str {
@@ -138,20 +122,68 @@ impl<'a> Tensors<'a> {
     }
 }
 
-/// Loads the encoder; also says how its weights are stored.
-pub(super) fn load_encoder(
+/// A linear layer as it is stored: weight of shape (outputs, inputs), bias of `outputs`.
+pub(super) struct Raw {
+    pub weight: Vec<f32>,
+    pub bias: Vec<f32>,
+}
+
+/// Loads the encoder for the CPU; also says how its weights are stored.
+pub(super) fn load_for_cpu(
     folder: &ModelFolder,
     spec: &Spec,
     tokenizer: &TextTokenizer,
     level: Level,
     precision: Precision,
 ) -> Result<(CpuBert, &'static str), ModelError> {
+    let pack = |raw: Raw| Ok(Linear::new(level, precision, &raw.weight, raw.bias));
+    // One row a text: not worth a loss of precision.
+    let pack_dense = |raw: Raw| Ok(Linear::new(level, Precision::F32, &raw.weight, raw.bias));
+    let (weights, stored) = load(folder, spec, &pack, &pack_dense)?;
+    let encoder = CpuBert::new(level, precision, spec.shape, weights, head(spec, tokenizer));
+    Ok((encoder, stored))
+}
+
+/// Loads the encoder for a device; also says how its weights are stored.
+#[cfg(feature = "candle")]
+pub(super) fn load_for_device(
+    folder: &ModelFolder,
+    spec: &Spec,
+    tokenizer: &TextTokenizer,
+    device: crate::encoder::candle::CandleDevice,
+) -> Result<(crate::encoder::candle::CandleBert, &'static str), ModelError> {
+    use crate::encoder::candle::CandleBert;
+    let failed = |e: crate::encoder::EncodeError| folder.unsupported(e.to_string());
+    let place = |raw: Raw| device.linear(raw.weight, raw.bias).map_err(failed);
+    let (weights, stored) = load(folder, spec, &place, &place)?;
+    let encoder = CandleBert::new(device.clone(), spec.shape, weights, head(spec, tokenizer))
+        .map_err(failed)?;
+    Ok((encoder, stored))
+}
+
+fn head(spec: &Spec, tokenizer: &TextTokenizer) -> TextHead {
+    TextHead {
+        pooling: spec.pooling,
+        pool_from: match spec.pool_prompt {
+            true => 0,
+            false => tokenizer.prompt_tokens(),
+        },
+        normalise: spec.normalise,
+    }
+}
+
+/// Loads all weights, linear layers one after the other through `linear` (and those after pooling through `dense`), so
+/// that they are never all in memory twice.
+fn load<L>(
+    folder: &ModelFolder,
+    spec: &Spec,
+    linear: &dyn Fn(Raw) -> Result<L, ModelError>,
+    dense: &dyn Fn(Raw) -> Result<L, ModelError>,
+) -> Result<(BertWeights<L>, &'static str), ModelError> {
     let pickled = folder.find("pytorch_model.bin")?.is_some();
     let bytes = folder.read(WEIGHTS, if pickled { PICKLE } else { NO_WEIGHTS })?;
     let tensors = Tensors::new(folder, WEIGHTS, &bytes)?;
-    let shape = spec.shape;
-    let size = shape.hidden;
-
+    let (shape, size, wide) = (spec.shape, spec.shape.hidden, spec.intermediate);
     let types = tensors.get_rows("embeddings.token_type_embeddings.weight", size)?;
     let mut positions = tensors.get(
         "embeddings.position_embeddings.weight",
@@ -164,60 +196,34 @@ pub(super) fn load_encoder(
         .map(|i| {
             let at = |name: &str| format!("encoder.layer.{i}.{name}");
             Ok(Layer {
-                query_key_value: tensors.query_key_value(
-                    level,
-                    precision,
-                    &at("attention.self"),
-                    size,
-                )?,
-                attention_output: tensors.linear(
-                    level,
-                    precision,
+                query_key_value: linear(tensors.query_key_value(&at("attention.self"), size)?)?,
+                attention_output: linear(tensors.linear(
                     &at("attention.output.dense"),
                     size,
                     size,
-                )?,
+                )?)?,
                 attention_norm: tensors.norm(&at("attention.output.LayerNorm"), size)?,
-                intermediate: tensors.linear(
-                    level,
-                    precision,
-                    &at("intermediate.dense"),
-                    size,
-                    spec.intermediate,
-                )?,
-                output: tensors.linear(
-                    level,
-                    precision,
-                    &at("output.dense"),
-                    spec.intermediate,
-                    size,
-                )?,
+                intermediate: linear(tensors.linear(&at("intermediate.dense"), size, wide)?)?,
+                output: linear(tensors.linear(&at("output.dense"), wide, size)?)?,
                 output_norm: tensors.norm(&at("output.LayerNorm"), size)?,
             })
         })
         .collect::<Result<Vec<_>, ModelError>>()?;
-    let mut dense = Vec::new();
+    let mut after_pooling = Vec::new();
     let mut width = size;
     for (path, tanh) in &spec.dense {
         let file = format!("{path}/model.safetensors");
         let bytes = folder.read(&file, NO_WEIGHTS)?;
         let tensors = Tensors::new(folder, &file, &bytes)?;
-        let outputs = tensors
-            .tensors
-            .tensor("linear.weight")
-            .ok()
-            .and_then(|t| t.shape().first().copied());
-        // One row a text: not worth a loss of precision.
-        let linear =
-            tensors.linear(level, Precision::F32, "linear", width, outputs.unwrap_or(0))?;
-        width = linear.outputs();
-        dense.push((
-            linear,
-            match tanh {
-                true => Activation::Tanh,
-                false => Activation::None,
-            },
-        ));
+        let stored = tensors.tensors.tensor("linear.weight").ok();
+        let outputs = stored.and_then(|t| t.shape().first().copied()).unwrap_or(0);
+        let raw = tensors.linear("linear", width, outputs)?;
+        width = outputs;
+        let activation = match tanh {
+            true => Activation::Tanh,
+            false => Activation::None,
+        };
+        after_pooling.push((dense(raw)?, activation));
     }
     let weights = BertWeights {
         words: tensors.get(
@@ -227,23 +233,9 @@ pub(super) fn load_encoder(
         positions,
         embedding_norm: tensors.norm("embeddings.LayerNorm", size)?,
         layers,
-        dense,
+        dense: after_pooling,
     };
-    let pool_from = if spec.pool_prompt {
-        0
-    } else {
-        tokenizer.prompt_tokens()
-    };
-    let encoder = CpuBert::new(
-        level,
-        precision,
-        shape,
-        weights,
-        spec.pooling,
-        pool_from,
-        spec.normalise,
-    );
-    Ok((encoder, tensors.stored_precision()))
+    Ok((weights, tensors.stored_precision()))
 }
 
 impl Tensors<'_> {

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use super::RunError;
 use crate::embed::{CacheKey, EmbeddingCache, EmbeddingMemory, EmbeddingService};
 use crate::encoder::Precision;
+#[cfg(feature = "candle")]
+use crate::encoder::candle::CandleDevice;
 use crate::encoder::cpu::Level;
 use crate::model::{Model, ModelFolder, load_fastest};
 
@@ -63,35 +65,102 @@ impl EngineRequest {
         (self.memory_limit / 64 / self.threads.max(1)).clamp(1 << 20, 16 << 20)
     }
 
-    /// The precision asked for; none is the fastest that is true enough.
+    /// What to encode with.
     ///
     /// # Errors
     /// Refuses devices and precisions that this build does not have, with the reason.
-    pub fn check(&self) -> Result<Option<Precision>, RunError> {
+    pub fn check(&self) -> Result<Target, RunError> {
         let refuse = |message: String| Err(RunError::Request(message));
-        match self.device.as_str() {
-            "auto" | "cpu" => {}
+        let precision = match self.precision.as_str() {
+            "auto" => Asked::Auto,
+            "f32" => Asked::Cpu(Precision::F32),
+            "bf16" => Asked::Cpu(Precision::Bf16),
+            "int8" => Asked::Cpu(Precision::Int8),
+            "f16" => Asked::F16,
+            other => {
+                return refuse(format!(
+                    "--precision {other}: choose auto, f32, bf16, int8, or f16 on a GPU"
+                ));
+            }
+        };
+        let gpu = match self.device.as_str() {
+            "cpu" => None,
+            // A GPU computes at f16 or f32; whoever asks for another precision wants the CPU.
+            "auto" => match precision {
+                Asked::Cpu(_) => None,
+                Asked::Auto | Asked::F16 => Gpu::found(),
+            },
+            "cuda" if cfg!(feature = "cuda") => Some(Gpu::Cuda),
+            "metal" if cfg!(feature = "metal") => Some(Gpu::Metal),
             device @ ("cuda" | "metal") => {
                 return refuse(format!(
-                    "--device {device}: this build encodes on the CPU only; use --device cpu"
+                    "--device {device}: this build encodes on the CPU only; use --device cpu, or build it \
+                     with `cargo build --release --features {device}`"
                 ));
             }
             other => return refuse(format!("--device {other}: choose auto, cpu, cuda or metal")),
-        }
-        match self.precision.as_str() {
-            "auto" => Ok(None),
-            "f32" => Ok(Some(Precision::F32)),
-            "bf16" => Ok(Some(Precision::Bf16)),
-            "int8" => Ok(Some(Precision::Int8)),
-            "f16" => refuse(
+        };
+        match (gpu, precision) {
+            (None, Asked::Auto) => Ok(Target::Cpu(None)),
+            (None, Asked::Cpu(precision)) => Ok(Target::Cpu(Some(precision))),
+            (None, Asked::F16) => refuse(
                 "--precision f16: no CPU encoder computes in f16; choose auto, f32, bf16 or int8"
                     .into(),
             ),
-            other => refuse(format!(
-                "--precision {other}: choose auto, f32, bf16 or int8"
+            (Some(gpu), Asked::Auto | Asked::F16) => Ok(Target::Gpu { gpu, exact: false }),
+            (Some(gpu), Asked::Cpu(Precision::F32)) => Ok(Target::Gpu { gpu, exact: true }),
+            (Some(_), Asked::Cpu(other)) => refuse(format!(
+                "--precision {}: on a GPU choose auto, f16 or f32, or use --device cpu",
+                other.name()
             )),
         }
     }
+}
+
+/// A precision as it was asked for.
+#[derive(Clone, Copy)]
+enum Asked {
+    Auto,
+    Cpu(Precision),
+    F16,
+}
+
+/// A kind of GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gpu {
+    /// NVIDIA's.
+    Cuda,
+    /// Apple's.
+    Metal,
+}
+
+impl Gpu {
+    /// The GPU of this machine, if this build can use one.
+    fn found() -> Option<Self> {
+        #[cfg(feature = "cuda")]
+        if CandleDevice::cuda(0, false).is_ok() {
+            return Some(Self::Cuda);
+        }
+        #[cfg(feature = "metal")]
+        if CandleDevice::metal(0, false).is_ok() {
+            return Some(Self::Metal);
+        }
+        None
+    }
+}
+
+/// What to encode with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The CPU at this precision; none is the fastest that is true enough.
+    Cpu(Option<Precision>),
+    /// A GPU at f16, or at f32 if `exact`.
+    Gpu {
+        /// Which kind.
+        gpu: Gpu,
+        /// At f32.
+        exact: bool,
+    },
 }
 
 /// Loads the model, opens the cache and starts the embedding service; the run's vectors are kept in `folder`.
@@ -110,14 +179,18 @@ pub fn load_service(
 }
 
 fn load_model(request: &EngineRequest) -> Result<Model, RunError> {
-    let precision = request.check()?;
-    let level = Level::choose().map_err(RunError::Request)?;
+    let target = request.check()?;
     let files = match &request.model {
         Some(path) => ModelFolder::open(path)?,
         None => ModelFolder::shipped().ok_or_else(|| {
             RunError::Request("this build carries no model; name a folder with --model DIR".into())
         })?,
     };
+    let precision = match target {
+        Target::Cpu(precision) => precision,
+        Target::Gpu { gpu, exact } => return load_on_gpu(&files, gpu, exact),
+    };
+    let level = Level::choose().map_err(RunError::Request)?;
     let Some(precision) = precision else {
         return Ok(load_fastest(&files, level)?);
     };
@@ -131,6 +204,24 @@ fn load_model(request: &EngineRequest) -> Result<Model, RunError> {
     Ok(Model::load(&files, level, precision)?)
 }
 
+#[cfg(feature = "candle")]
+fn load_on_gpu(files: &ModelFolder, gpu: Gpu, exact: bool) -> Result<Model, RunError> {
+    let device = match gpu {
+        Gpu::Cuda => CandleDevice::cuda(0, exact),
+        Gpu::Metal => CandleDevice::metal(0, exact),
+    };
+    let device = device
+        .map_err(|e| RunError::Request(format!("no GPU can be used: {e}; use --device cpu")))?;
+    Ok(Model::load_on_device(files, device)?)
+}
+
+#[cfg(not(feature = "candle"))]
+fn load_on_gpu(_: &ModelFolder, gpu: Gpu, _: bool) -> Result<Model, RunError> {
+    Err(RunError::Request(format!(
+        "{gpu:?}: this build encodes on the CPU only; use --device cpu"
+    )))
+}
+
 fn open_cache(request: &EngineRequest, model: &Model) -> Result<Option<EmbeddingCache>, RunError> {
     let (root, wanted) = match &request.cache {
         CacheChoice::Off => return Ok(None),
@@ -142,7 +233,7 @@ fn open_cache(request: &EngineRequest, model: &Model) -> Result<Option<Embedding
     };
     let key = CacheKey {
         model_sha256: model.sha256.clone(),
-        precision: model.encoder.precision().name().into(),
+        precision: model.encoder.precision().into(),
         device: model.encoder.device(),
     };
     let (dim, memory) = (model.encoder.dim(), request.memory_limit / 16);

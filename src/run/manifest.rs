@@ -71,7 +71,7 @@ pub(super) fn model(service: Option<&EmbeddingService>, request: Option<&EngineR
         "stored_precision": model.stored_precision,
         "max_tokens": model.tokenizer.max_tokens(),
         "dim": service.dim(),
-        "precision": model.encoder.precision().name(),
+        "precision": model.encoder.precision(),
         "fidelity": model.fidelity.map(|f| json!({ "mean_cosine_to_f32": f.mean, "least_cosine_to_f32": f.least })),
         "device": model.encoder.device(),
     })

@@ -18,7 +18,7 @@ mod worst;
 pub use aggregate::{AggregateRequest, aggregate};
 pub use directory::{PartialFile, RunDirectory};
 pub use embed::{EmbedRequest, EmbedSummary, embed};
-pub use engine::{CacheChoice, EngineRequest, load_service};
+pub use engine::{CacheChoice, EngineRequest, Gpu, Target, load_service};
 pub use error::RunError;
 pub use score::{Progress, ScoreRequest, score};
 pub use summary::{Distribution, Gate, GateResult, MetricSummary, Summary, WorstSession};

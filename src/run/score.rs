@@ -227,7 +227,7 @@ fn write_report(
             .file_name()
             .map_or_else(|| "run".into(), |n| n.to_string_lossy().into_owned()),
         model: Some((model.name.clone(), model.sha256.clone())),
-        precision: model.encoder.precision().name().into(),
+        precision: model.encoder.precision().into(),
         device: model.encoder.device(),
         inputs: source
             .files()
@@ -275,7 +275,7 @@ async fn execute(
     let rules = &request.rules;
     let labels = ModelLabel {
         model: service.model().name.clone(),
-        precision: service.model().encoder.precision().name().into(),
+        precision: service.model().encoder.precision().into(),
     };
     let context = engine_session(&EngineOptions {
         threads: request.engine.threads,

@@ -50,16 +50,35 @@ fn the_tokenizer_gives_the_reference_ids_and_the_model_the_reference_vectors() {
     }
 }
 
-fn check_folder(folder: &Path, level: Level) {
-    let model = Model::load(&ModelFolder::open(folder).unwrap(), level, Precision::F32).unwrap();
+/// A folder's model at f32 at every level of this machine, and on the device path.
+fn everywhere(folder: &Path) -> Vec<(String, Model)> {
+    let folder = ModelFolder::open(folder).unwrap();
+    let levels = Level::available().into_iter();
+    #[allow(unused_mut, reason = "without the device path nothing is added")]
+    let mut models: Vec<_> = levels
+        .map(|level| {
+            let model = Model::load(&folder, level, Precision::F32).unwrap();
+            (level.name().to_owned(), model)
+        })
+        .collect();
+    #[cfg(feature = "candle")]
+    {
+        let cpu = nightmill::encoder::candle::CandleDevice::cpu();
+        let model = Model::load_on_device(&folder, cpu).unwrap();
+        models.push((model.encoder.device(), model));
+    }
+    models
+}
+
+fn check_folder(folder: &Path, at: &str, model: &Model) {
     let expected = std::fs::read_to_string(folder.join("expected.jsonl")).unwrap();
     assert!(expected.lines().count() > 3);
     for line in expected.lines() {
         let record: Value = serde_json::from_str(line).unwrap();
         let text = record["text"].as_str().unwrap();
-        let what = format!("{} at {level:?}: {text:?}", folder.display());
+        let what = format!("{} at {at}: {text:?}", folder.display());
         assert_close(
-            &vector(&model, text),
+            &vector(model, text),
             &vector_of(&record["embedding"]),
             1e-4,
             0.99999,
@@ -73,12 +92,94 @@ fn sentence_transformers_folders_give_their_vectors_at_every_level() {
     let folders = root().join("tests/golden/sentence-transformers");
     let mut checked = 0;
     for entry in std::fs::read_dir(folders).unwrap() {
-        for level in Level::available() {
-            check_folder(&entry.as_ref().unwrap().path(), level);
+        let folder = entry.unwrap().path();
+        for (at, model) in everywhere(&folder) {
+            check_folder(&folder, &at, &model);
             checked += 1;
         }
     }
     assert!(checked >= 10);
+}
+
+/// A model folder around bare weights: they are fed token ids, so that any tokenizer does.
+fn folder_around(weights: &Path, pooling: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["config.json", "model.safetensors"] {
+        std::fs::copy(weights.join(file), folder.path().join(file)).unwrap();
+    }
+    std::fs::create_dir(folder.path().join("1_Pooling")).unwrap();
+    let write = |file: &str, content: Value| {
+        std::fs::write(folder.path().join(file), content.to_string()).unwrap();
+    };
+    write(
+        "modules.json",
+        serde_json::json!([
+            {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+            {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+        ]),
+    );
+    write(
+        "1_Pooling/config.json",
+        serde_json::json!({"pooling_mode": pooling}),
+    );
+    write(
+        "tokenizer.json",
+        serde_json::json!({
+            "version": "1.0",
+            "model": {"type": "WordLevel", "vocab": {"[UNK]": 0}, "unk_token": "[UNK]"},
+        }),
+    );
+    folder
+}
+
+#[test]
+fn bare_bert_weights_give_pytorchs_vectors_at_every_level() {
+    let golden = root().join("tests/golden/encoders/bert");
+    let records = std::fs::read_to_string(golden.join("expected.jsonl")).unwrap();
+    assert!(records.lines().count() > 3);
+    for (pooling, key) in [("mean", "mean"), ("cls", "cls"), ("lasttoken", "last")] {
+        let folder = folder_around(&golden, pooling);
+        for (at, model) in everywhere(folder.path()) {
+            // One by one, and all in one batch.
+            let (mut all, mut alone) = (nightmill::encoder::Packed::default(), Vec::new());
+            for (row, line) in records.lines().enumerate() {
+                let record: Value = serde_json::from_str(line).unwrap();
+                let ids: Vec<u32> = serde_json::from_value(record["ids"].clone()).unwrap();
+                all.push(&ids);
+                let mut one = nightmill::encoder::Packed::default();
+                one.push(&ids);
+                model.encoder.encode(&one, &mut alone).unwrap();
+                let dim = model.encoder.dim();
+                let what = format!("text {row} at {at}, {pooling}");
+                let expected = vector_of(&record[key]);
+                assert_close(&alone[row * dim..], &expected, 1e-4, 0.99999, &what);
+            }
+            let mut together = Vec::new();
+            model.encoder.encode(&all, &mut together).unwrap();
+            assert_close(&together, &alone, 1e-4, 0.99999, &at);
+        }
+    }
+}
+
+/// The device path, which has its own kernels, agrees with the packed encoder on the shipped model.
+#[cfg(feature = "candle")]
+#[test]
+fn the_device_path_agrees_with_the_packed_encoder() {
+    use nightmill::encoder::candle::CandleDevice;
+    let shipped = ModelFolder::shipped().unwrap();
+    let packed = Model::load(&shipped, Level::choose().unwrap(), Precision::F32).unwrap();
+    let device = Model::load_on_device(&shipped, CandleDevice::cpu()).unwrap();
+    let chats = std::fs::read_to_string(root().join("datasets/chats.jsonl")).unwrap();
+    let mut batch = nightmill::encoder::Packed::default();
+    for line in chats.lines().take(40) {
+        batch.push(&packed.tokenizer.ids(line).unwrap());
+    }
+    let (mut a, mut b) = (Vec::new(), Vec::new());
+    packed.encoder.encode(&batch, &mut a).unwrap();
+    device.encoder.encode(&batch, &mut b).unwrap();
+    for (row, (a, b)) in a.chunks(384).zip(b.chunks(384)).enumerate() {
+        assert_close(a, b, 1e-5, 0.999_999, &format!("text {row}"));
+    }
 }
 
 const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::Bf16, Precision::Int8];

@@ -1,10 +1,10 @@
 //! Attention of a text over itself (Vaswani et al. 2017, arXiv:1706.03762), a few rows at a time, so
 //! that their scores never leave the first cache.
 
-use super::kernels::{scale_rows, softmax_weights};
+use super::kernels::{scale_rows, softmax_bf16_runs, softmax_weights};
 use super::level::Level;
-use super::tile::{MOST_ROWS, MOST_SUMS, Tile, height, multiply, width};
-use super::words::{PackedRows, Rows, Words, per_word, words_of};
+use super::tile::{MOST_ROWS, MOST_SUMS, RUN, Tile, height, multiply, width};
+use super::words::{PackedRows, Rows, per_word, runs_of, words_of, words_of_pair};
 use crate::encoder::Precision;
 
 /// Buffers of one text's attention, used again for the next one.
@@ -15,7 +15,7 @@ pub(super) struct AttentionScratch {
     queries: PackedRows,
     scores: Vec<f32>,
     weights: PackedRows,
-    words: Words,
+    key: Vec<u32>,
 }
 
 /// Sizes of an attention layer.
@@ -86,20 +86,23 @@ pub(super) fn attend(
                 };
                 multiply(level, precision, tile);
             }
-            softmax_weights(
-                level,
-                &mut scratch.scores[..count * padded],
-                padded,
-                tokens,
-                scale,
-                &mut sums[..count],
-            );
-            let weights = Rows {
-                data: &scratch.scores,
-                stride: padded,
-                count,
-            };
-            scratch.weights.pack(level, precision, weights, tokens);
+            let scores = &mut scratch.scores[..count * padded];
+            let sums = &mut sums[..count];
+            match precision {
+                Precision::F32 => {
+                    softmax_weights(level, precision, scores, padded, tokens, scale, sums);
+                    let weights = Rows {
+                        data: scores,
+                        stride: padded,
+                        count,
+                    };
+                    scratch.weights.pack(level, precision, weights, tokens);
+                }
+                _ => {
+                    let weights = scratch.weights.group_of(count, value_words);
+                    softmax_bf16_runs(level, scores, padded, tokens, scale, sums, weights);
+                }
+            }
             for (panel, values) in scratch.values.chunks_exact(width * value_words).enumerate() {
                 let first = panel * width;
                 let used = width.min(heads.size - first);
@@ -121,7 +124,7 @@ pub(super) fn attend(
                     &tile[..count * width],
                     width,
                     used,
-                    &sums[..count],
+                    sums,
                     &mut context[row * hidden + at + first..],
                     hidden,
                 );
@@ -145,12 +148,15 @@ impl AttentionScratch {
         let (width, words) = (width(level), words_of(precision, size));
         self.keys.clear();
         self.keys.resize(tokens.next_multiple_of(width) * words, 0);
+        self.key.resize(words.next_multiple_of(RUN), 0);
         for (panel, target) in self.keys.chunks_exact_mut(width * words).enumerate() {
             for column in 0..width.min(tokens - panel * width) {
                 let key = &keys[(panel * width + column) * stride..][..size];
-                let (words, _) = self.words.of(level, precision, key);
+                runs_of(level, precision, key, &mut self.key, 1);
                 let column = target[column..].iter_mut().step_by(width);
-                column.zip(words).for_each(|(place, word)| *place = *word);
+                column
+                    .zip(&self.key)
+                    .for_each(|(place, word)| *place = *word);
             }
         }
     }
@@ -177,12 +183,13 @@ impl AttentionScratch {
             for panel in 0..panels {
                 let first = panel * width;
                 let end = size.min(first + width);
-                self.words.of_pair(
+                let used = end - first;
+                words_of_pair(
                     level,
                     precision,
                     &row(token)[first..end],
                     next.map(|next| &next[first..end]),
-                    &mut self.values[(panel * words + word) * width..],
+                    &mut self.values[(panel * words + word) * width..][..used],
                 );
             }
         }

@@ -1,4 +1,4 @@
-//! BERT, top to bottom in the order of the forward pass (Devlin et al. 2018, arXiv:1810.04805).
+//! BERT, top to bottom in the order of the forward pass.
 
 use std::sync::Mutex;
 
@@ -6,78 +6,14 @@ use super::attention::{AttentionScratch, Heads, attend};
 use super::kernels::layer_norm;
 use super::level::Level;
 use super::linear::{Linear, Scratch};
-use crate::encoder::{EncodeError, Encoder, Packed, Pooling, Precision, pool};
+use crate::encoder::{
+    Activation, BertShape, BertWeights, EncodeError, Encoder, Layer, Packed, Precision, TextHead,
+    check, pool,
+};
 
 /// Tokens of a batch. Large enough to keep the kernels' panels in cache across many rows, small
 /// enough that a batch's activations stay in the last-level cache and that all threads have work.
 const TOKENS_PER_BATCH: usize = 256;
-
-/// What follows a linear layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Activation {
-    /// Nothing.
-    None,
-    /// GELU with the error function.
-    Gelu,
-    /// GELU with the hyperbolic tangent.
-    GeluTanh,
-    /// max(0, x).
-    Relu,
-    /// The hyperbolic tangent.
-    Tanh,
-}
-
-/// Sizes of a BERT.
-#[derive(Clone, Copy, Debug)]
-pub struct BertShape {
-    /// Components of a token vector.
-    pub hidden: usize,
-    /// Attention heads; divides `hidden`.
-    pub heads: usize,
-    /// Entries of the vocabulary.
-    pub vocabulary: usize,
-    /// Learned positions: the most tokens a text can have.
-    pub positions: usize,
-    /// Added to the variance in every norm.
-    pub epsilon: f32,
-    /// Between the two feed-forward layers.
-    pub activation: Activation,
-}
-
-/// A norm's learned gain and bias.
-pub type Norm = (Vec<f32>, Vec<f32>);
-
-/// One encoder layer, packed.
-#[derive(Debug)]
-pub struct Layer {
-    /// Query, key and value in one: outputs 3 * hidden.
-    pub query_key_value: Linear,
-    /// After attention.
-    pub attention_output: Linear,
-    /// Norm after attention.
-    pub attention_norm: Norm,
-    /// First feed-forward layer.
-    pub intermediate: Linear,
-    /// Second feed-forward layer.
-    pub output: Linear,
-    /// Norm after the feed-forward layers.
-    pub output_norm: Norm,
-}
-
-/// All weights of a BERT sentence encoder.
-#[derive(Debug)]
-pub struct BertWeights {
-    /// (vocabulary, hidden)
-    pub words: Vec<f32>,
-    /// (positions, hidden), the embedding of token type 0 already added.
-    pub positions: Vec<f32>,
-    /// Norm after the embeddings.
-    pub embedding_norm: Norm,
-    /// The layers, first to last.
-    pub layers: Vec<Layer>,
-    /// Layers after pooling.
-    pub dense: Vec<(Linear, Activation)>,
-}
 
 /// The packed BERT encoder on CPU.
 #[derive(Debug)]
@@ -85,11 +21,8 @@ pub struct CpuBert {
     level: Level,
     precision: Precision,
     shape: BertShape,
-    weights: BertWeights,
-    pooling: Pooling,
-    /// Tokens at the front of every text that pooling leaves out (a prompt).
-    pool_from: usize,
-    normalise: bool,
+    weights: BertWeights<Linear>,
+    head: TextHead,
     workspaces: Mutex<Vec<Workspace>>,
 }
 
@@ -99,6 +32,7 @@ struct Workspace {
     hidden: Vec<f32>,
     wide: Vec<f32>,
     context: Vec<f32>,
+    attended: Vec<f32>,
     attention: AttentionScratch,
     scratch: Scratch,
 }
@@ -109,10 +43,8 @@ impl CpuBert {
         level: Level,
         precision: Precision,
         shape: BertShape,
-        weights: BertWeights,
-        pooling: Pooling,
-        pool_from: usize,
-        normalise: bool,
+        weights: BertWeights<Linear>,
+        head: TextHead,
     ) -> Self {
         level.assert_available();
         Self {
@@ -120,22 +52,8 @@ impl CpuBert {
             precision,
             shape,
             weights,
-            pooling,
-            pool_from,
-            normalise,
+            head,
             workspaces: Mutex::default(),
-        }
-    }
-
-    fn check(&self, batch: &Packed) -> Result<(), EncodeError> {
-        let vocabulary = self.shape.vocabulary;
-        if let Some(&id) = batch.ids().iter().find(|&&id| id as usize >= vocabulary) {
-            return Err(EncodeError::TokenOutOfVocabulary { id, vocabulary });
-        }
-        let positions = self.shape.positions;
-        match batch.spans().map(|span| span.len()).max() {
-            Some(tokens) if tokens > positions => Err(EncodeError::TooLong { tokens, positions }),
-            _ => Ok(()),
         }
     }
 
@@ -163,7 +81,7 @@ impl CpuBert {
         }
     }
 
-    fn layer(&self, layer: &Layer, batch: &Packed, space: &mut Workspace) {
+    fn layer(&self, layer: &Layer<Linear>, batch: &Packed, space: &mut Workspace) {
         let (tokens, size) = (batch.tokens(), self.shape.hidden);
         let epsilon = self.shape.epsilon;
         let (level, none) = (self.level, Activation::None);
@@ -171,6 +89,7 @@ impl CpuBert {
             hidden,
             wide,
             context,
+            attended,
             attention,
             scratch,
         } = space;
@@ -191,13 +110,13 @@ impl CpuBert {
             attend(level, precision, heads, rows, context, attention);
         }
 
-        let attended = &mut wide[..tokens * size];
+        resize(attended, tokens * size);
         layer
             .attention_output
             .apply(level, context, none, attended, scratch);
         let (gain, bias) = &layer.attention_norm;
         layer_norm(level, attended, Some(hidden), gain, bias, epsilon);
-        hidden.copy_from_slice(attended);
+        std::mem::swap(hidden, attended);
 
         resize(wide, tokens * layer.intermediate.outputs());
         let activation = self.shape.activation;
@@ -213,15 +132,10 @@ impl CpuBert {
     fn pool_texts(&self, batch: &Packed, hidden: &[f32], out: &mut Vec<f32>) {
         let size = self.shape.hidden;
         for span in batch.spans() {
-            // A text that is all prompt is pooled whole: a mean over nothing is no vector.
-            let first = if span.len() > self.pool_from {
-                span.start + self.pool_from
-            } else {
-                span.start
-            };
+            let first = span.start + self.head.first_pooled(span.len());
             let mut vector = vec![0.0; size];
             pool(
-                self.pooling,
+                self.head.pooling,
                 &hidden[first * size..span.end * size],
                 size,
                 &mut vector,
@@ -232,7 +146,7 @@ impl CpuBert {
                 linear.apply(self.level, &vector, *activation, &mut next, &mut scratch);
                 vector = next;
             }
-            if self.normalise {
+            if self.head.normalise {
                 let length = vector
                     .iter()
                     .map(|x| f64::from(*x).powi(2))
@@ -262,7 +176,7 @@ impl Encoder for CpuBert {
     }
 
     fn encode(&self, batch: &Packed, out: &mut Vec<f32>) -> Result<(), EncodeError> {
-        self.check(batch)?;
+        check(&self.shape, batch)?;
         let kept = self.workspaces.lock().ok().and_then(|mut kept| kept.pop());
         let mut space = kept.unwrap_or_default();
         self.embed_tokens(batch, &mut space.hidden);
@@ -284,8 +198,8 @@ impl Encoder for CpuBert {
         usize::MAX
     }
 
-    fn precision(&self) -> Precision {
-        self.precision
+    fn precision(&self) -> &'static str {
+        self.precision.name()
     }
 
     fn device(&self) -> String {

@@ -1,11 +1,10 @@
 //! A matrix packed for the kernels, and the layer that multiplies by it.
 
-use super::bert::Activation;
-use super::kernels::{dequantise_tile, finish_tile};
+use super::kernels::{Bytes, finish_tile};
 use super::level::Level;
 use super::tile::{RUN, Tile, height, multiply, width};
-use super::words::{PackedRows, Rows, Words, per_word, words_of};
-use crate::encoder::Precision;
+use super::words::{PackedRows, Rows, per_word, runs_of, words_of};
+use crate::encoder::{Activation, Precision};
 
 /// Words of a panel that are multiplied at a time, by its columns: 16 KiB, so that they stay in the
 /// first cache while all rows pass by.
@@ -18,7 +17,6 @@ pub(super) struct Panels {
     precision: Precision,
     data: Vec<u32>,
     words: usize,
-    columns: usize,
     /// For bytes: the step of each column, and the sum of its bytes.
     scales: Vec<f32>,
     sums: Vec<i32>,
@@ -33,18 +31,17 @@ impl Panels {
             precision,
             data: vec![0; columns.div_ceil(width) * width * words],
             words,
-            columns,
             scales: Vec::new(),
             sums: Vec::new(),
         };
-        let mut row = Words::default();
+        let mut runs = vec![0; words.next_multiple_of(RUN)];
         let mut signed = vec![0u8; words * per_word(precision)];
         for (column, values) in matrix.chunks_exact(depth.max(1)).enumerate() {
             let panel = &mut panels.data[column / width * width * words..][..width * words];
             let mut put = |word: usize, bits| panel[word * width + column % width] = bits;
             if precision != Precision::Int8 {
-                let (words, _) = row.of(level, precision, values);
-                words
+                runs_of(level, precision, values, &mut runs, 1);
+                runs[..words]
                     .iter()
                     .enumerate()
                     .for_each(|(word, bits)| put(word, *bits));
@@ -69,13 +66,13 @@ impl Panels {
     }
 
     /// Multiplies packed rows by the matrix. `each` gets every tile of the product: its first row, its
-    /// first column, its rows of `width(level)` sums; columns beyond the matrix are zeros.
+    /// first column, its rows of `width(level)` sums (whole numbers for bytes); columns beyond the matrix are zeros.
     fn multiply(
         &self,
         level: Level,
         a: &PackedRows,
         tiles: &mut Vec<f32>,
-        mut each: impl FnMut(usize, usize, &mut [f32]),
+        mut each: impl FnMut(usize, usize, &[f32]),
     ) {
         let (width, height) = (width(level), height(level));
         let at_once = PANEL_WORDS / width;
@@ -108,20 +105,7 @@ impl Panels {
                         },
                     );
                     if from + words == self.words {
-                        let sums = &mut sums[..rows * width];
-                        if self.precision == Precision::Int8 {
-                            let first = panel * width;
-                            let used = width.min(self.columns - first);
-                            dequantise_tile(
-                                level,
-                                sums,
-                                width,
-                                &a.quantised[row..][..rows],
-                                &self.scales[first..][..used],
-                                &self.sums[first..][..used],
-                            );
-                        }
-                        each(row, panel * width, sums);
+                        each(row, panel * width, &sums[..rows * width]);
                     }
                 }
                 from += words;
@@ -171,33 +155,51 @@ impl Linear {
         out: &mut [f32],
         scratch: &mut Scratch,
     ) {
-        let outputs = self.outputs();
-        let width = width(level);
         let rows = Rows {
             data: x,
             stride: self.inputs,
             count: x.len() / self.inputs.max(1),
         };
-        scratch
-            .rows
-            .pack(level, self.panels.precision, rows, self.inputs);
-        self.panels.multiply(
-            level,
-            &scratch.rows,
-            &mut scratch.tiles,
-            |row, first, sums| {
-                let used = width.min(outputs - first);
-                finish_tile(
-                    level,
-                    sums,
-                    width,
-                    &self.bias[first..][..used],
-                    activation,
-                    &mut out[row * outputs + first..],
-                    outputs,
-                );
-            },
-        );
+        let Scratch {
+            rows: packed,
+            tiles,
+        } = scratch;
+        packed.pack(level, self.panels.precision, rows, self.inputs);
+        let outputs = self.outputs();
+        self.panels
+            .multiply(level, packed, tiles, |row, first, sums| {
+                let out = &mut out[row * outputs + first..];
+                self.finish(level, packed, row, first, sums, activation, out);
+            });
+    }
+
+    /// Turns a tile of sums into results, rows of `out` that are `stride` apart.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "a tile is where it is, what it holds and where it goes"
+    )]
+    fn finish(
+        &self,
+        level: Level,
+        rows: &PackedRows,
+        row: usize,
+        first: usize,
+        sums: &[f32],
+        activation: Activation,
+        out: &mut [f32],
+    ) {
+        let width = width(level);
+        let used = width.min(self.outputs() - first);
+        let precision = self.panels.precision;
+        let bytes = (precision == Precision::Int8).then(|| Bytes {
+            rows: &rows.quantised[row..][..sums.len() / width],
+            scales: &self.panels.scales[first..][..used],
+            sums: &self.panels.sums[first..][..used],
+        });
+        let bias = &self.bias[first..][..used];
+        let after = (activation, precision);
+        let stride = self.outputs();
+        finish_tile(level, sums, width, bytes, bias, after, out, stride);
     }
 }
 

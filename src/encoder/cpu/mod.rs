@@ -31,7 +31,7 @@ mod scalar_math;
 mod tile;
 mod words;
 
-pub use bert::{Activation, BertShape, BertWeights, CpuBert, Layer};
+pub use bert::CpuBert;
 pub use ceiling::ceiling;
 pub use level::Level;
 pub use linear::Linear;

@@ -1,0 +1,341 @@
+//! BERT as a graph of tensors.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use candle_core::{D, DType, Result, Tensor};
+use candle_nn::ops::{layer_norm, softmax_last_dim};
+
+use super::device::{CandleDevice, CandleLinear, is_out_of_memory};
+use super::failed;
+use crate::encoder::{
+    Activation, BertShape, BertWeights, EncodeError, Encoder, Layer, Packed, Pooling, TextHead,
+    check,
+};
+
+/// Texts of a bucket are at least this share as long as its longest one: little is padded.
+const LEAST_FILLED: f64 = 0.8;
+
+/// Fewest tokens that a batch is halved to when memory is short.
+const LEAST_TOKENS: usize = 64;
+
+/// Added to the scores of padded places: softmax makes 0 of it, also in f16.
+const MASKED: f32 = -30_000.0;
+
+/// Norms as tensors: gain and bias.
+type Norm = (Tensor, Tensor);
+
+struct LayerNorms {
+    attention: Norm,
+    output: Norm,
+}
+
+/// A BERT sentence encoder as a candle graph.
+pub struct CandleBert {
+    device: CandleDevice,
+    shape: BertShape,
+    head: TextHead,
+    words: Tensor,
+    positions: Tensor,
+    embedding_norm: Norm,
+    layers: Vec<(Layer<CandleLinear>, LayerNorms)>,
+    dense: Vec<(CandleLinear, Activation)>,
+    dim: usize,
+    /// Halved when the device runs out of memory.
+    tokens_per_batch: AtomicUsize,
+}
+
+impl std::fmt::Debug for CandleBert {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CandleBert")
+            .field("device", &self.device)
+            .field("shape", &self.shape)
+            .finish_non_exhaustive()
+    }
+}
+
+impl CandleBert {
+    /// An encoder of weights that are on this device.
+    ///
+    /// # Errors
+    /// [`EncodeError::Device`] if the device has no room for them.
+    pub fn new(
+        device: CandleDevice,
+        shape: BertShape,
+        weights: BertWeights<CandleLinear>,
+        head: TextHead,
+    ) -> std::result::Result<Self, EncodeError> {
+        let build = || {
+            let norm = |(gain, bias): (Vec<f32>, Vec<f32>)| -> Result<Norm> {
+                Ok((
+                    device.tensor(gain, shape.hidden)?,
+                    device.tensor(bias, shape.hidden)?,
+                ))
+            };
+            let mut layers = Vec::new();
+            for mut layer in weights.layers {
+                let norms = LayerNorms {
+                    attention: norm(std::mem::take(&mut layer.attention_norm))?,
+                    output: norm(std::mem::take(&mut layer.output_norm))?,
+                };
+                layers.push((layer, norms));
+            }
+            let words = device.tensor(weights.words, (shape.vocabulary, shape.hidden))?;
+            let positions = device.tensor(weights.positions, (shape.positions, shape.hidden))?;
+            let mut this = Self {
+                embedding_norm: norm(weights.embedding_norm)?,
+                device,
+                shape,
+                head,
+                words,
+                positions,
+                layers,
+                dense: weights.dense,
+                dim: shape.hidden,
+                tokens_per_batch: AtomicUsize::new(0),
+            };
+            // One forward pass says how wide vectors are, and that the device works.
+            this.dim = this.forward(&[&[0][..]])?.dim(1)?;
+            let budget = this.device.tokens_for(this.bytes_per_token());
+            this.tokens_per_batch.store(budget, Relaxed);
+            Ok(this)
+        };
+        build().map_err(failed)
+    }
+
+    /// Bytes of activations for each token of the longest texts: a layer's inputs and outputs, its scores and their
+    /// softmax, each with a copy that an operation in between may need.
+    fn bytes_per_token(&self) -> usize {
+        let number = self.device.dtype.size_in_bytes();
+        let wide = 16 * self.shape.hidden;
+        let scores = 3 * self.shape.heads * self.shape.positions;
+        number * (wide + scores)
+    }
+
+    /// Vectors (texts, dim) of texts that are padded to the longest of them.
+    fn forward(&self, texts: &[&[u32]]) -> Result<Tensor> {
+        let (count, longest) = (
+            texts.len(),
+            texts.iter().map(|text| text.len()).max().unwrap_or(0),
+        );
+        let (device, hidden) = (&self.device.device, self.shape.hidden);
+        let mut ids = vec![0u32; count * longest];
+        let mut masked = vec![0f32; count * longest];
+        for (at, text) in texts.iter().enumerate() {
+            let row = at * longest;
+            ids[row..row + text.len()].copy_from_slice(text);
+            masked[row + text.len()..row + longest].fill(MASKED);
+        }
+        let ids = Tensor::from_vec(ids, count * longest, device)?;
+        let words = self.words.index_select(&ids, 0)?;
+        let positions = self.positions.narrow(0, 0, longest)?;
+        let mut x = words
+            .reshape((count, longest, hidden))?
+            .broadcast_add(&positions)?;
+        x = self.norm(&x, &self.embedding_norm)?;
+        let masked = self.device.tensor(masked, (count, 1, 1, longest))?;
+        for (layer, norms) in &self.layers {
+            let attended = self.attend(layer, &x, &masked)?;
+            x = self.norm(&(x + attended)?, &norms.attention)?;
+            let wide = activate(&layer.intermediate.apply(&x)?, self.shape.activation)?;
+            x = self.norm(&(&x + layer.output.apply(&wide)?)?, &norms.output)?;
+        }
+        self.pool(&x, texts, longest)
+    }
+
+    fn norm(&self, x: &Tensor, (gain, bias): &Norm) -> Result<Tensor> {
+        layer_norm(&x.contiguous()?, gain, bias, self.shape.epsilon)
+    }
+
+    fn attend(&self, layer: &Layer<CandleLinear>, x: &Tensor, masked: &Tensor) -> Result<Tensor> {
+        let (count, longest, hidden) = x.dims3()?;
+        let (heads, size) = (self.shape.heads, hidden / self.shape.heads);
+        let all = layer.query_key_value.apply(x)?;
+        let part = |at: usize| {
+            all.narrow(D::Minus1, at * hidden, hidden)?
+                .reshape((count, longest, heads, size))?
+                .transpose(1, 2)?
+                .contiguous()
+        };
+        let (query, key, value) = (part(0)?, part(1)?, part(2)?);
+        // Scaled before the product, so that scores stay within the range of f16.
+        let query = (query * (1.0 / (size as f64).sqrt()))?;
+        let scores = query.matmul(&key.t()?.contiguous()?)?;
+        let weights = softmax_last_dim(&scores.broadcast_add(masked)?.contiguous()?)?;
+        let context = weights.matmul(&value)?.transpose(1, 2)?;
+        layer
+            .attention_output
+            .apply(&context.contiguous()?.reshape((count, longest, hidden))?)
+    }
+
+    /// Pools on the device, at f32.
+    fn pool(&self, x: &Tensor, texts: &[&[u32]], longest: usize) -> Result<Tensor> {
+        let count = texts.len();
+        let x = x.to_dtype(DType::F32)?.contiguous()?;
+        let device = &self.device.device;
+        let first = |text: &[u32]| self.head.first_pooled(text.len());
+        let mut vectors = if self.head.pooling == Pooling::Max {
+            let mut outside = vec![f32::MIN; count * longest];
+            for (at, text) in texts.iter().enumerate() {
+                outside[at * longest..][first(text)..text.len()].fill(0.0);
+            }
+            let outside = Tensor::from_vec(outside, (count, longest, 1), device)?;
+            x.broadcast_add(&outside)?.max(1)?
+        } else {
+            // All others are sums with weights.
+            let mut weights = vec![0f32; count * longest];
+            for (at, text) in texts.iter().enumerate() {
+                let row = &mut weights[at * longest..][first(text)..text.len()];
+                let tokens = row.len();
+                match self.head.pooling {
+                    Pooling::Cls => row[0] = 1.0,
+                    Pooling::LastToken => row[tokens - 1] = 1.0,
+                    Pooling::MeanSqrtLen => row.fill(1.0 / (tokens as f32).sqrt()),
+                    Pooling::WeightedMean => {
+                        let total = (tokens * (tokens + 1) / 2) as f32;
+                        let places = row.iter_mut().enumerate();
+                        places.for_each(|(place, w)| *w = (place + 1) as f32 / total);
+                    }
+                    Pooling::Mean | Pooling::Max => row.fill(1.0 / tokens as f32),
+                }
+            }
+            let weights = Tensor::from_vec(weights, (count, 1, longest), device)?;
+            weights.matmul(&x)?.squeeze(1)?
+        };
+        for (linear, activation) in &self.dense {
+            let narrow = vectors.to_dtype(self.device.dtype)?;
+            vectors = activate(&linear.apply(&narrow)?, *activation)?.to_dtype(DType::F32)?;
+        }
+        if self.head.normalise {
+            let length = vectors.sqr()?.sum_keepdim(1)?.sqrt()?.maximum(1e-12)?;
+            vectors = vectors.broadcast_div(&length)?;
+        }
+        Ok(vectors)
+    }
+
+    /// Vectors of texts in chunks of at most `budget` tokens, padding counted; halves the budget and goes on when the
+    /// device is out of memory.
+    fn encode_all(&self, texts: &[&[u32]]) -> std::result::Result<Vec<Vec<f32>>, EncodeError> {
+        let mut done = Vec::with_capacity(texts.len());
+        while done.len() < texts.len() {
+            let budget = self.tokens_per_batch.load(Relaxed);
+            let bucket = bucket(&texts[done.len()..], budget);
+            let vectors = self.forward(bucket).and_then(|v| v.to_vec2::<f32>());
+            match vectors {
+                Ok(vectors) => done.extend(vectors),
+                Err(error) => {
+                    let message = error.to_string();
+                    if !is_out_of_memory(&message) || budget <= LEAST_TOKENS {
+                        return Err(EncodeError::Device(message));
+                    }
+                    // Another call may have halved it already.
+                    let half = budget / 2;
+                    let _ = self
+                        .tokens_per_batch
+                        .compare_exchange(budget, half, Relaxed, Relaxed);
+                    tracing::warn!(
+                        tokens = half,
+                        "the device is out of memory; smaller batches are tried"
+                    );
+                }
+            }
+        }
+        Ok(done)
+    }
+}
+
+/// The first of texts, longest first, that go together: at most `budget` tokens when padded, and all nearly as long as
+/// the first one. At least one.
+fn bucket<'a, 't>(texts: &'a [&'t [u32]], budget: usize) -> &'a [&'t [u32]] {
+    let longest = texts.first().map_or(0, |text| text.len());
+    let most = (budget / longest.max(1)).max(1);
+    let alike = texts
+        .iter()
+        .take(most)
+        .take_while(|text| text.len() as f64 >= longest as f64 * LEAST_FILLED);
+    &texts[..alike.count().max(1).min(texts.len())]
+}
+
+fn activate(x: &Tensor, activation: Activation) -> Result<Tensor> {
+    match activation {
+        Activation::None => Ok(x.clone()),
+        Activation::Gelu => x.gelu_erf(),
+        Activation::GeluTanh => x.gelu(),
+        Activation::Relu => x.relu(),
+        Activation::Tanh => x.tanh(),
+    }
+}
+
+impl Encoder for CandleBert {
+    fn dim(&self) -> usize {
+        self.dim
+    }
+
+    fn encode(&self, batch: &Packed, out: &mut Vec<f32>) -> std::result::Result<(), EncodeError> {
+        check(&self.shape, batch)?;
+        let texts: Vec<&[u32]> = batch.spans().map(|span| &batch.ids()[span]).collect();
+        let mut by_length: Vec<usize> = (0..texts.len()).collect();
+        by_length.sort_by_key(|&at| std::cmp::Reverse(texts[at].len()));
+        let sorted: Vec<&[u32]> = by_length.iter().map(|&at| texts[at]).collect();
+        let vectors = self.encode_all(&sorted)?;
+        let start = out.len();
+        out.resize(start + texts.len() * self.dim, 0.0);
+        for (at, vector) in by_length.into_iter().zip(vectors) {
+            out[start + at * self.dim..][..self.dim].copy_from_slice(&vector);
+        }
+        Ok(())
+    }
+
+    fn tokens_per_batch(&self) -> usize {
+        self.tokens_per_batch.load(Relaxed)
+    }
+
+    fn batches_at_once(&self) -> usize {
+        // The device does one thing after the other.
+        1
+    }
+
+    fn precision(&self) -> &'static str {
+        match self.device.dtype {
+            DType::F16 => "f16",
+            _ => "f32",
+        }
+    }
+
+    fn device(&self) -> String {
+        self.device.name().to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_hold_alike_texts_within_the_budget() {
+        let text = [0u32; 100];
+        let texts: Vec<&[u32]> = [100, 90, 80, 79, 30, 1].map(|n| &text[..n]).to_vec();
+        assert_eq!(bucket(&texts, 1000).len(), 3);
+        assert_eq!(bucket(&texts, 200).len(), 2);
+        assert_eq!(
+            bucket(&texts, 10).len(),
+            1,
+            "a text longer than the budget goes alone"
+        );
+        assert_eq!(bucket(&texts[4..], 1000).len(), 1);
+        assert!(bucket(&[], 1000).is_empty());
+    }
+
+    #[test]
+    fn words_for_too_little_memory_are_known() {
+        for message in [
+            "DriverError(CUDA_ERROR_OUT_OF_MEMORY, \"out of memory\")",
+            "CUBLAS_STATUS_ALLOC_FAILED",
+            "Failed to allocate buffer",
+        ] {
+            assert!(is_out_of_memory(message), "{message}");
+        }
+        assert!(!is_out_of_memory(
+            "an illegal memory access was encountered"
+        ));
+    }
+}
