@@ -2,7 +2,8 @@
 //!
 //! First the ceiling: dot products on registers alone, on as many threads as the encoder has. Then the
 //! shipped model on texts of one length at a time: tokens a second, operations a second (linear layers and
-//! attention, two for each product), and their share of the ceiling.
+//! attention, two for each product), and their share of the ceiling. Last where the time goes, stage by stage, on
+//! one thread, each stage alone; and what the encoder holds in memory beside its weights.
 //!
 //! `cargo bench --bench roofline -- [THREADS]`
 #![allow(
@@ -14,8 +15,8 @@
 
 use std::time::Instant;
 
-use nightmill::encoder::cpu::{Level, ceiling};
-use nightmill::encoder::{Packed, Precision};
+use nightmill::encoder::cpu::{Level, ceiling, stages};
+use nightmill::encoder::{Activation, BertShape, Packed, Precision};
 use nightmill::model::{Model, ModelFolder};
 
 /// Of the shipped model: layers, components of a token, of the layer between.
@@ -76,6 +77,7 @@ fn main() {
             loading.elapsed().as_secs_f64() * 1e3
         );
         let (layers, hidden, wide) = SHAPE;
+        let before = resident();
         for length in [16, 64, 128, 256] {
             let mut batch = Packed::default();
             for text in 0..TOKENS_PER_BATCH / length {
@@ -96,5 +98,57 @@ fn main() {
                 operations / 1e9
             );
         }
+        if let (Some(before), Some(after)) = (before, resident()) {
+            println!(
+                "  memory beside model and weights after this: {} MB",
+                after.saturating_sub(before) >> 20
+            );
+        }
+        print_stages(level, precision, &model);
+    }
+}
+
+/// Bytes of memory that this process holds, where the system says so.
+fn resident() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * 4096)
+}
+
+fn print_stages(level: Level, precision: Precision, model: &Model) {
+    let (layers, hidden, wide) = SHAPE;
+    let shape = BertShape {
+        hidden,
+        heads: 12,
+        vocabulary: 1,
+        positions: 512,
+        epsilon: 1e-12,
+        activation: Activation::Gelu,
+    };
+    let word = "tokens ";
+    let text = word.repeat(128);
+    let started = Instant::now();
+    let mut tokens = 0;
+    while started.elapsed().as_secs_f64() < 0.5 {
+        tokens += model.tokenizer.ids(&text).unwrap().len();
+    }
+    let tokenising = started.elapsed().as_secs_f64() / tokens as f64;
+    for length in [16, 128, 256] {
+        let batch = (TOKENS_PER_BATCH / length, length);
+        let mut rows = vec![("tokenising", tokenising)];
+        for stage in stages(level, precision, shape, wide, batch, 0.3) {
+            let times = if stage.every_layer { layers } else { 1 };
+            rows.push((stage.name, stage.seconds * times as f64));
+        }
+        let whole: f64 = rows.iter().map(|(_, seconds)| seconds).sum();
+        let shares: Vec<String> = rows
+            .iter()
+            .map(|(name, seconds)| format!("{name} {:.1} %", 100.0 * seconds / whole))
+            .collect();
+        println!(
+            "  {length:>3} tokens a text, {:.1} µs a token on one thread: {}",
+            whole * 1e6,
+            shares.join(", ")
+        );
     }
 }

@@ -59,7 +59,7 @@ fn open_own(root: &Path, size: Size, batches: &mut dyn Iterator<Item = Batch>) -
     let index_bytes = size.entries * 32 + (1 << 20);
     let cache = EmbeddingCache::open(root, &key, size.dim, u64::MAX / 2, index_bytes).unwrap();
     for (id, vector) in batches.flatten() {
-        cache.put(&[id], &vector);
+        cache.put(id, &vector);
     }
     Box::new(move |id, vector| cache.get(id, vector))
 }

@@ -62,7 +62,7 @@ pub struct Settings {
     /// Where to encode: auto, cpu, cuda or metal [default: auto]
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<String>,
-    /// What to compute in: auto (the fastest that is true enough), f32, bf16 or int8 [default: auto]
+    /// What to compute in: auto (the fastest that is true enough), f32, bf16, int8, or f16 on a GPU [default: auto]
     #[arg(long, value_name = "PRECISION")]
     pub precision: Option<String>,
     /// Memory to stay within, beside the model: 512M, 2G [default: 2G]
@@ -121,14 +121,6 @@ const KEYS: &[&str] = &[
     "json",
 ];
 const SWITCHES: &[&str] = &["no_cache", "overwrite", "offline", "json"];
-const LISTS: &[&str] = &[
-    "map",
-    "json_columns",
-    "metrics",
-    "weights",
-    "threshold",
-    "fail_under",
-];
 const VARIABLE_PREFIX: &str = "NIGHTMILL_";
 /// Variables that are no settings of a run.
 const OTHER_VARIABLES: &[&str] = &["NIGHTMILL_CPU_LEVEL", "NIGHTMILL_CONFIG"];
@@ -259,7 +251,7 @@ impl Settings {
                         ));
                     }
                 }
-            } else if LISTS.contains(&key.as_str()) && value.is_empty() {
+            } else if value.is_empty() {
                 continue;
             } else {
                 toml::Value::String(value.clone())

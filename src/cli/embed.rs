@@ -31,7 +31,7 @@ pub(super) struct EmbedArgs {
     /// Where to encode: auto, cpu, cuda or metal [default: auto]
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
-    /// What to compute in: auto (the fastest that is true enough), f32, bf16 or int8 [default: auto]
+    /// What to compute in: auto (the fastest that is true enough), f32, bf16, int8, or f16 on a GPU [default: auto]
     #[arg(long, value_name = "PRECISION")]
     precision: Option<String>,
     /// Memory to stay within, beside the model [default: 2G]
@@ -43,6 +43,9 @@ pub(super) struct EmbedArgs {
     /// A folder that keeps vectors from run to run [default: none]
     #[arg(long, value_name = "DIR", conflicts_with = "no_cache")]
     cache: Option<PathBuf>,
+    /// Most that the cache may take on disk, over all models [default: 10G]
+    #[arg(long, value_name = "SIZE")]
+    cache_size: Option<String>,
     /// Keep no vectors from run to run, whatever the settings say
     #[arg(long)]
     no_cache: bool,
@@ -65,6 +68,7 @@ pub(super) fn run(args: EmbedArgs, config: Option<&Path>) -> Result<Outcome, Any
         memory_limit: args.memory_limit,
         threads: args.threads,
         cache: args.cache,
+        cache_size: args.cache_size,
         no_cache: args.no_cache,
         overwrite: args.overwrite,
         offline: args.offline,
@@ -91,6 +95,7 @@ pub(super) fn run(args: EmbedArgs, config: Option<&Path>) -> Result<Outcome, Any
             "cached_texts": counts.cache.found,
             "tokens": counts.tokens,
             "tokens_per_second": speed.round(),
+            "encoding_seconds": counts.encoding_seconds,
             "dim": summary.dim,
             "out": summary.out.display().to_string(),
         });

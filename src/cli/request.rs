@@ -158,6 +158,9 @@ pub(super) fn engine(
         )?,
         cache: match &settings.cache {
             _ if settings.no_cache => CacheChoice::Off,
+            Some(folder) if folder.as_os_str().is_empty() => {
+                return wrong("--cache: name a folder, or use --no-cache".into());
+            }
             Some(folder) => CacheChoice::Folder(folder.clone()),
             None => cache,
         },

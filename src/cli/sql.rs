@@ -86,6 +86,11 @@ pub(super) fn run(args: SqlArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
         metrics: None,
         ..settings.clone()
     })?;
+    // Queries keep nothing, whatever the settings of runs say.
+    let settings = Settings {
+        cache: None,
+        ..settings
+    };
     let engine = request::engine(&settings, CacheChoice::Off)?;
     let folder = tempfile::tempdir()?;
     let embedding = match needs_model(&query) {

@@ -131,7 +131,18 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves texts to the workers; waits while the queue is full.
+    /// Makes readers of these texts wait for them. They must be submitted next.
+    pub fn expect(&self, jobs: &[Job]) {
+        if jobs.is_empty() {
+            return;
+        }
+        let mut state = self.lock();
+        state.busy.since.get_or_insert_with(Instant::now);
+        state.pending.extend(jobs.iter().map(|job| job.place));
+        self.pending.store(state.pending.len(), Ordering::Release);
+    }
+
+    /// Leaves expected texts to the workers; waits while the queue is full.
     ///
     /// # Errors
     /// If a worker has failed, now or earlier.
@@ -141,7 +152,7 @@ impl Queue {
             let bytes = job.bytes();
             // One text is always taken, however long it is.
             while state.failed.is_none()
-                && !state.pending.is_empty()
+                && state.bytes > 0
                 && (state.bytes + bytes > self.most_bytes || state.waiting.len() >= MOST_WAITING)
             {
                 self.work.notify_all();
@@ -154,9 +165,6 @@ impl Queue {
                 return Err(error.clone());
             }
             state.bytes += bytes;
-            state.busy.since.get_or_insert_with(Instant::now);
-            state.pending.insert(job.place);
-            self.pending.store(state.pending.len(), Ordering::Release);
             state.waiting.push_back(job);
         }
         drop(state);
@@ -258,9 +266,10 @@ impl Queue {
         let mut bytes = 0;
         let mut vector = Vec::new();
         for job in jobs {
-            let cached = tools
-                .cache
-                .is_some_and(|cache| cache.get(job.id, &mut vector));
+            let cached = timed(&self.done_so_far.tokenising, || {
+                let cache = tools.cache;
+                cache.is_some_and(|cache| cache.get(job.id, &mut vector))
+            });
             if cached {
                 timed(&self.done_so_far.keeping, || {
                     tools.store.write(job.place, &vector, &job.words)
@@ -318,7 +327,12 @@ impl Queue {
                 tools.store.write(text.place, vector, &text.words)?;
             }
             if let Some(cache) = tools.cache {
-                cache.put(&ids, &vectors);
+                for (id, vector) in ids.iter().zip(vectors.chunks_exact(dim)) {
+                    // What went wrong today must not come back tomorrow.
+                    if vector.iter().all(|x| x.is_finite()) {
+                        cache.put(*id, vector);
+                    }
+                }
             }
             Ok::<_, EmbedError>(())
         })?;

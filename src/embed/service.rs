@@ -193,7 +193,7 @@ impl EmbeddingService {
             .into_iter()
             .map(|(id, text)| (id, text, WordSet::of(text)))
             .collect();
-        let mut jobs = Vec::with_capacity(prepared.len());
+        let mut jobs: Vec<Job> = Vec::with_capacity(prepared.len());
         if !prepared.is_empty() {
             let mut known = self.known();
             if known.len() >= self.most_known {
@@ -205,7 +205,16 @@ impl EmbeddingService {
                 let place = match known.get(&id) {
                     Some(place) => *place,
                     None => {
-                        let place = self.shared.store.reserve(&words)?;
+                        let place = match self.shared.store.reserve(&words) {
+                            Ok(place) => place,
+                            Err(error) => {
+                                // Nobody may be told of places that no worker will fill.
+                                for job in &jobs {
+                                    known.remove(&job.id);
+                                }
+                                return Err(error);
+                            }
+                        };
                         known.insert(id, place);
                         jobs.push(Job {
                             id,
@@ -218,6 +227,8 @@ impl EmbeddingService {
                 };
                 places.insert(id, place);
             }
+            // Before anybody else can learn of these places: whoever reads them waits.
+            self.shared.queue.expect(&jobs);
         }
         self.distinct.fetch_add(jobs.len() as u64, Relaxed);
         self.shared.queue.submit(jobs)?;

@@ -8,7 +8,8 @@
 //!
 //! Texts stop at `embed_once`: what is shuffled and sorted are places of texts, ids and numbers. `embed_once` does
 //! not wait for the encoder; loop detection and coherence come after the sort, which needs all rows anyway, and are
-//! the first to read vectors.
+//! the first to read vectors. (Without loop detection there is no sort before coherence, which then waits for the
+//! encoder batch by batch.)
 
 use std::sync::Arc;
 

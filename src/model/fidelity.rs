@@ -91,6 +91,31 @@ pub fn load_fastest(folder: &ModelFolder, level: Level) -> Result<Model, ModelEr
     }
 }
 
+/// Loads a model onto the `fast` device if its vectors there are true enough, else onto the `exact` one.
+///
+/// # Errors
+/// [`ModelError`] if the folder can't be used, or a device fails.
+#[cfg(feature = "candle")]
+pub fn load_fastest_on_device(
+    folder: &ModelFolder,
+    fast: crate::encoder::candle::CandleDevice,
+    exact: crate::encoder::candle::CandleDevice,
+) -> Result<Model, ModelError> {
+    let exact = Model::load_on_device(folder, exact)?;
+    let mut model = Model::load_on_device(folder, fast)?;
+    let fidelity = measure(folder, &exact, &model)?;
+    if !fidelity.is_enough() {
+        tracing::info!(
+            mean = fidelity.mean,
+            least = fidelity.least,
+            "f16 is not true enough"
+        );
+        return Ok(exact);
+    }
+    model.fidelity = Some(fidelity);
+    Ok(model)
+}
+
 fn vectors(folder: &ModelFolder, model: &Model) -> Result<Vec<f32>, ModelError> {
     let mut out = Vec::new();
     for text in CALIBRATION.lines() {
@@ -126,10 +151,10 @@ fn measure(folder: &ModelFolder, exact: &Model, model: &Model) -> Result<Fidelit
         let cosine = dot(a, b) / (dot(a, a) * dot(b, b)).sqrt();
         fidelity.mean += cosine / texts;
         // A NaN must fail the comparison.
-        fidelity.least = if cosine >= fidelity.least {
-            fidelity.least
-        } else {
-            cosine
+        // `min` would lose it.
+        fidelity.least = match cosine.is_nan() || fidelity.least.is_nan() {
+            true => f64::NAN,
+            false => fidelity.least.min(cosine),
         };
     }
     Ok(fidelity)

@@ -9,6 +9,8 @@ mod weights;
 
 use std::path::PathBuf;
 
+#[cfg(feature = "candle")]
+pub use fidelity::load_fastest_on_device;
 pub use fidelity::{Fidelity, load_fastest};
 pub use folder::ModelFolder;
 pub use text_tokenizer::TextTokenizer;

@@ -1,7 +1,7 @@
 //! Model, threads and memory of a run.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::RunError;
 use crate::embed::{CacheKey, EmbeddingCache, EmbeddingMemory, EmbeddingService};
@@ -85,7 +85,7 @@ impl EngineRequest {
         };
         let gpu = match self.device.as_str() {
             "cpu" => None,
-            // A GPU computes at f16 or f32; whoever asks for another precision wants the CPU.
+            // Whoever asks for a precision of the CPU wants the CPU.
             "auto" => match precision {
                 Asked::Cpu(_) => None,
                 Asked::Auto | Asked::F16 => Gpu::found(),
@@ -107,8 +107,15 @@ impl EngineRequest {
                 "--precision f16: no CPU encoder computes in f16; choose auto, f32, bf16 or int8"
                     .into(),
             ),
-            (Some(gpu), Asked::Auto | Asked::F16) => Ok(Target::Gpu { gpu, exact: false }),
-            (Some(gpu), Asked::Cpu(Precision::F32)) => Ok(Target::Gpu { gpu, exact: true }),
+            (Some(gpu), Asked::Auto) => Ok(Target::Gpu { gpu, exact: None }),
+            (Some(gpu), Asked::F16) => Ok(Target::Gpu {
+                gpu,
+                exact: Some(false),
+            }),
+            (Some(gpu), Asked::Cpu(Precision::F32)) => Ok(Target::Gpu {
+                gpu,
+                exact: Some(true),
+            }),
             (Some(_), Asked::Cpu(other)) => refuse(format!(
                 "--precision {}: on a GPU choose auto, f16 or f32, or use --device cpu",
                 other.name()
@@ -137,15 +144,19 @@ pub enum Gpu {
 impl Gpu {
     /// The GPU of this machine, if this build can use one.
     fn found() -> Option<Self> {
-        #[cfg(feature = "cuda")]
-        if CandleDevice::cuda(0, false).is_ok() {
-            return Some(Self::Cuda);
-        }
-        #[cfg(feature = "metal")]
-        if CandleDevice::metal(0, false).is_ok() {
-            return Some(Self::Metal);
-        }
-        None
+        // Opening a device takes a while: once is enough.
+        static FOUND: OnceLock<Option<Gpu>> = OnceLock::new();
+        *FOUND.get_or_init(|| {
+            #[cfg(feature = "cuda")]
+            if CandleDevice::cuda(0, false).is_ok() {
+                return Some(Self::Cuda);
+            }
+            #[cfg(feature = "metal")]
+            if CandleDevice::metal(0, false).is_ok() {
+                return Some(Self::Metal);
+            }
+            None
+        })
     }
 }
 
@@ -154,12 +165,12 @@ impl Gpu {
 pub enum Target {
     /// The CPU at this precision; none is the fastest that is true enough.
     Cpu(Option<Precision>),
-    /// A GPU at f16, or at f32 if `exact`.
+    /// A GPU.
     Gpu {
         /// Which kind.
         gpu: Gpu,
-        /// At f32.
-        exact: bool,
+        /// At f32 rather than f16; none is f16 if that is true enough.
+        exact: Option<bool>,
     },
 }
 
@@ -188,7 +199,14 @@ fn load_model(request: &EngineRequest) -> Result<Model, RunError> {
     };
     let precision = match target {
         Target::Cpu(precision) => precision,
-        Target::Gpu { gpu, exact } => return load_on_gpu(&files, gpu, exact),
+        Target::Gpu { gpu, exact } => match load_on_gpu(&files, gpu, exact) {
+            // Nobody asked for the GPU.
+            Err(error) if request.device == "auto" && exact.is_none() => {
+                tracing::warn!("{error}; this run encodes on the CPU");
+                None
+            }
+            loaded => return loaded,
+        },
     };
     let level = Level::choose().map_err(RunError::Request)?;
     let Some(precision) = precision else {
@@ -205,18 +223,26 @@ fn load_model(request: &EngineRequest) -> Result<Model, RunError> {
 }
 
 #[cfg(feature = "candle")]
-fn load_on_gpu(files: &ModelFolder, gpu: Gpu, exact: bool) -> Result<Model, RunError> {
-    let device = match gpu {
-        Gpu::Cuda => CandleDevice::cuda(0, exact),
-        Gpu::Metal => CandleDevice::metal(0, exact),
+fn load_on_gpu(files: &ModelFolder, gpu: Gpu, exact: Option<bool>) -> Result<Model, RunError> {
+    let open = |exact: bool| {
+        let device = match gpu {
+            Gpu::Cuda => CandleDevice::cuda(0, exact),
+            Gpu::Metal => CandleDevice::metal(0, exact),
+        };
+        device.map_err(|e| RunError::Request(format!("no GPU can be used: {e}; use --device cpu")))
     };
-    let device = device
-        .map_err(|e| RunError::Request(format!("no GPU can be used: {e}; use --device cpu")))?;
-    Ok(Model::load_on_device(files, device)?)
+    match exact {
+        Some(exact) => Ok(Model::load_on_device(files, open(exact)?)?),
+        None => Ok(crate::model::load_fastest_on_device(
+            files,
+            open(false)?,
+            open(true)?,
+        )?),
+    }
 }
 
 #[cfg(not(feature = "candle"))]
-fn load_on_gpu(_: &ModelFolder, gpu: Gpu, _: bool) -> Result<Model, RunError> {
+fn load_on_gpu(_: &ModelFolder, gpu: Gpu, _: Option<bool>) -> Result<Model, RunError> {
     Err(RunError::Request(format!(
         "{gpu:?}: this build encodes on the CPU only; use --device cpu"
     )))

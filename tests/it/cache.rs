@@ -225,6 +225,12 @@ fn a_cache_that_can_not_be_used_fails_only_a_run_that_asked_for_it() {
         String::from_utf8_lossy(&output.stderr).contains("keeps no vectors"),
         "{output:?}"
     );
+    let mut command = score(&run, Path::new(""));
+    assert_eq!(
+        command.output().unwrap().status.code(),
+        Some(2),
+        "a cache without a name"
+    );
     for size in ["0", "many"] {
         let mut command = score(&run, &folder.path().join("cache"));
         let output = command.args(["--cache-size", size]).output().unwrap();

@@ -187,3 +187,48 @@ fn a_session_belongs_to_its_project() {
     let loops: &arrow::array::Float64Array = arrow::array::AsArray::as_primitive(loops.as_ref());
     assert_eq!(loops.values(), &[1.0, 0.0, 1.0, 1.0]);
 }
+
+#[test]
+fn callers_that_share_texts_read_whole_vectors_even_when_the_queue_is_full() {
+    use nightmill::embed::{EmbeddingMemory, EmbeddingService, TextRecord};
+    let load = || {
+        let folder = crate::support::root().join("tests/golden/sentence-transformers/mean");
+        let folder = nightmill::model::ModelFolder::open(&folder).unwrap();
+        let level = nightmill::encoder::cpu::Level::choose().unwrap();
+        nightmill::model::Model::load(&folder, level, nightmill::encoder::Precision::F32).unwrap()
+    };
+    let texts: Vec<String> = (0..400)
+        .map(|i| format!("text number {i} of many"))
+        .collect();
+    let model = load();
+    let expected: Vec<Vec<f32>> = texts
+        .iter()
+        .map(|text| crate::support::vector(&model, text))
+        .collect();
+    let folder = tempfile::tempdir().unwrap();
+    // Room for one text at a time: callers are always waiting.
+    let memory = EmbeddingMemory {
+        index: 1 << 20,
+        queue: 1,
+    };
+    let service = EmbeddingService::new(load(), None, 2, folder.path(), memory).unwrap();
+    std::thread::scope(|scope| {
+        for caller in 0..4 {
+            let (service, texts, expected) = (&service, &texts, &expected);
+            scope.spawn(move || {
+                let order: Vec<usize> = (0..texts.len())
+                    .map(|i| (i + caller * 100) % texts.len())
+                    .collect();
+                let asked: Vec<&str> = order.iter().map(|&i| texts[i].as_str()).collect();
+                let mut record = TextRecord::default();
+                for (place, i) in service.embed(&asked).unwrap().into_iter().zip(order) {
+                    service.read(place, &mut record).unwrap();
+                    assert_eq!(record.vector, expected[i], "text {i}");
+                }
+            });
+        }
+    });
+    let counts = service.counts();
+    assert_eq!((counts.texts, counts.distinct_texts), (1600, 400));
+    assert_eq!(counts.encoded_texts, 400);
+}

@@ -7,6 +7,7 @@
 
 mod segment;
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,17 +16,20 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use self::segment::{
-    Entry, FINISHED, Fingerprint, Found, Layout, OpenSegment, Segment, UNFINISHED, adopt, prefix,
+    Entry, FINISHED, Fingerprint, Found, Layout, OpenSegment, Segment, UNFINISHED, adopt,
+    is_segment, prefix,
 };
 use crate::text::TextId;
 
 /// Most entries of a segment: small enough that evicting one is no great loss.
 const MOST_ENTRIES: usize = 1 << 17;
-/// A segment with fewer entries is small; so many small ones are merged into one.
-const SMALL: usize = 4096;
+/// A segment with fewer entries is small; so many small ones are merged.
+const SMALL: usize = MOST_ENTRIES / 2;
 const MANY_SMALL: usize = 32;
-/// Bytes of memory for each entry that can be looked up.
-const BYTES_PER_ENTRY: usize = 16;
+/// Most segments that a run reads: each is an open file.
+const MOST_SEGMENTS: usize = 192;
+/// Bytes of memory for each entry that can be looked up, while they are sorted.
+const BYTES_PER_ENTRY: usize = 32;
 /// A file without a name of its own that is older than this belongs to nobody.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
@@ -70,7 +74,7 @@ pub struct CacheError {
 pub struct CacheCounts {
     /// Texts whose vector was there.
     pub found: u64,
-    /// Records that were damaged and not used.
+    /// How often a damaged record or file was met; none is used.
     pub damaged: u64,
     /// Vectors written.
     pub kept: u64,
@@ -85,8 +89,7 @@ pub struct EmbeddingCache {
     most_bytes: u64,
     segments: Vec<(Segment, AtomicBool)>,
     /// Sorted: first bytes of ids, and for each of them segment (upper half) and row (lower half).
-    prefixes: Vec<u64>,
-    places: Vec<u64>,
+    index: Vec<(u64, u64)>,
     writer: Mutex<Writer>,
     found: AtomicU64,
     damaged: AtomicU64,
@@ -130,16 +133,17 @@ impl EmbeddingCache {
             },
             most_bytes,
             segments: Vec::new(),
-            prefixes: Vec::new(),
-            places: Vec::new(),
+            index: Vec::new(),
             writer: Mutex::default(),
             found: AtomicU64::new(0),
             damaged: AtomicU64::new(0),
             kept: AtomicU64::new(0),
         };
         let indexes = cache.load(index_bytes / BYTES_PER_ENTRY).map_err(failed)?;
-        cache.merge_small(&indexes);
-        cache.index(&indexes);
+        if let Err(problem) = cache.merge_small(&indexes) {
+            tracing::debug!(%problem, "small segments of the cache were not merged");
+        }
+        cache.index(indexes);
         Ok(cache)
     }
 
@@ -160,7 +164,7 @@ impl EmbeddingCache {
             match Segment::open(&path, self.layout) {
                 Ok(Some((segment, index))) => {
                     entries += index.len();
-                    if entries > most_entries {
+                    if entries > most_entries || self.segments.len() >= MOST_SEGMENTS {
                         tracing::warn!(
                             "the cache has more entries than fit the memory limit; the oldest are not used"
                         );
@@ -183,45 +187,55 @@ impl EmbeddingCache {
         Ok(indexes)
     }
 
-    fn index(&mut self, indexes: &[Vec<Entry>]) {
+    fn index(&mut self, indexes: Vec<Vec<Entry>>) {
         let mut all: Vec<(u64, u64)> = Vec::with_capacity(indexes.iter().map(Vec::len).sum());
-        for (segment, entries) in indexes.iter().enumerate() {
+        for (segment, entries) in indexes.into_iter().enumerate() {
             let place = |row: u32| (segment as u64) << 32 | u64::from(row);
             all.extend(entries.iter().map(|&(prefix, row)| (prefix, place(row))));
         }
         all.sort_unstable();
-        (self.prefixes, self.places) = all.into_iter().unzip();
+        self.index = all;
     }
 
-    /// Copies the records of many small segments into this run's own one and removes them. They can still be read
-    /// here: open files live on.
-    fn merge_small(&self, indexes: &[Vec<Entry>]) {
+    /// Copies the records of many small segments into larger ones, and then removes them. This run goes on reading the
+    /// small ones: open files live on.
+    fn merge_small(&self, indexes: &[Vec<Entry>]) -> io::Result<()> {
+        let lock = fs::File::create(self.root.join("merge.lock"))?;
+        if lock.try_lock().is_err() {
+            return Ok(());
+        }
+        // Another run may have merged them since the folder was listed.
         let small: Vec<usize> = (0..indexes.len())
-            .filter(|&at| indexes[at].len() < SMALL)
+            .filter(|&at| indexes[at].len() < SMALL && self.segments[at].0.path().exists())
             .collect();
         if small.len() < MANY_SMALL {
-            return;
+            return Ok(());
         }
-        let lock = fs::File::create(self.folder.join("merge.lock"));
-        let Ok(lock) = lock else { return };
-        if lock.try_lock().is_err() {
-            return;
-        }
-        let mut seen = std::collections::HashSet::new();
+        let used = small
+            .iter()
+            .filter_map(|&at| self.segments[at].0.used())
+            .max();
+        let mut seen: HashSet<[u8; 16]> = HashSet::new();
         let mut record = Vec::new();
-        for at in small {
-            let segment = &self.segments[at].0;
+        let mut merged = OpenSegment::create(&self.folder, self.layout)?;
+        for &at in &small {
             for &(_, row) in &indexes[at] {
-                let sound = segment.record(row, &mut record);
-                if sound && seen.insert(record[..16].to_vec()) {
-                    self.write(|open| open.put_record(&record));
+                let sound = self.segments[at].0.record(row, &mut record);
+                let id = record.first_chunk::<16>().copied().unwrap_or_default();
+                if sound && seen.insert(id) {
+                    if merged.entries() >= MOST_ENTRIES {
+                        merged.finish(used)?;
+                        merged = OpenSegment::create(&self.folder, self.layout)?;
+                    }
+                    merged.put_record(&record)?;
                 }
             }
-            if self.writer().failed {
-                return;
-            }
-            let _ = fs::remove_file(segment.path());
         }
+        merged.finish(used)?;
+        for at in small {
+            fs::remove_file(self.segments[at].0.path())?;
+        }
+        Ok(())
     }
 
     fn writer(&self) -> std::sync::MutexGuard<'_, Writer> {
@@ -231,13 +245,12 @@ impl EmbeddingCache {
     /// Reads the vector of a text; false if there is none to trust.
     pub fn get(&self, id: TextId, vector: &mut Vec<f32>) -> bool {
         let wanted = prefix(id);
-        let first = self.prefixes.partition_point(|p| *p < wanted);
+        let first = self.index.partition_point(|(p, _)| *p < wanted);
         let mut buffer = Vec::new();
-        for at in first..self.prefixes.len() {
-            if self.prefixes[at] != wanted {
+        for &(found, place) in &self.index[first..] {
+            if found != wanted {
                 break;
             }
-            let place = self.places[at];
             let Some((segment, used)) = self.segments.get((place >> 32) as usize) else {
                 continue;
             };
@@ -256,45 +269,40 @@ impl EmbeddingCache {
         false
     }
 
-    /// Keeps the vectors of texts. Failures are reported once, and end nothing but the keeping.
-    pub fn put(&self, ids: &[TextId], vectors: &[f32]) {
-        let dim = self.layout.vector / 4;
-        for (id, vector) in ids.iter().zip(vectors.chunks_exact(dim)) {
-            self.write(|segment| segment.put(*id, vector));
-        }
-        self.kept.fetch_add(ids.len() as u64, Relaxed);
-    }
-
-    fn write(&self, put: impl FnOnce(&mut OpenSegment) -> io::Result<()>) {
+    /// Keeps the vector of a text. A failure is reported once, and ends nothing but the keeping.
+    pub fn put(&self, id: TextId, vector: &[f32]) {
         let mut writer = self.writer();
         if writer.failed {
             return;
         }
+        match self.write(&mut writer, id, vector) {
+            Ok(()) => {
+                self.kept.fetch_add(1, Relaxed);
+            }
+            Err(problem) => self.give_up(&mut writer, &problem),
+        }
+    }
+
+    fn write(&self, writer: &mut Writer, id: TextId, vector: &[f32]) -> io::Result<()> {
         let most = (self.most_bytes / 8 / self.layout.record() as u64).max(1);
-        let full = |segment: &OpenSegment| {
+        let full = |segment: &mut OpenSegment| {
             segment.entries() >= MOST_ENTRIES || segment.entries() as u64 >= most
         };
-        let write = || {
-            if writer.segment.as_ref().is_some_and(full)
-                && let Some(segment) = writer.segment.take()
-            {
-                segment.finish()?;
-                self.evict();
-            }
-            let mut segment = match writer.segment.take() {
-                Some(segment) => segment,
-                None => {
-                    // Another run may have evicted everything, and the folder with it.
-                    create_private(&self.folder)?;
-                    OpenSegment::create(&self.folder, self.layout)?
-                }
+        if let Some(segment) = writer.segment.take_if(full) {
+            segment.finish(None)?;
+            self.evict();
+        }
+        if writer.segment.is_none() {
+            // Another run may have evicted everything, and the folder with it, just now too.
+            let create = || {
+                create_private(&self.folder)?;
+                OpenSegment::create(&self.folder, self.layout)
             };
-            put(&mut segment)?;
-            writer.segment = Some(segment);
-            Ok(())
-        };
-        if let Err(problem) = write() {
-            self.give_up(&mut writer, &problem);
+            writer.segment = Some(create().or_else(|_| create())?);
+        }
+        match &mut writer.segment {
+            Some(segment) => segment.put(id, vector),
+            None => Ok(()),
         }
     }
 
@@ -309,7 +317,7 @@ impl EmbeddingCache {
     pub fn finish(&self) {
         let mut writer = self.writer();
         if let Some(segment) = writer.segment.take()
-            && let Err(problem) = segment.finish()
+            && let Err(problem) = segment.finish(None)
         {
             self.give_up(&mut writer, &problem);
         }
@@ -322,24 +330,30 @@ impl EmbeddingCache {
         self.evict();
     }
 
-    /// Removes the segments that were not used for longest, of all keys, until the rest fits the cap.
+    /// Removes the segments that were not used for longest, of all keys, until the rest fits the cap. Nothing but the
+    /// files of caches is counted or removed: the folder may be somebody's own.
     fn evict(&self) {
         let mut segments = Vec::new();
         let mut bytes = 0;
         for folder in fs::read_dir(&self.root).into_iter().flatten().flatten() {
+            if !is_key(&folder.file_name().to_string_lossy()) {
+                continue;
+            }
             for file in fs::read_dir(folder.path()).into_iter().flatten().flatten() {
                 let (Ok(meta), path) = (file.metadata(), file.path()) else {
                     continue;
                 };
-                let age = meta.modified().ok().and_then(|m| m.elapsed().ok());
+                let used = meta.modified().ok();
+                let age = used.and_then(|used| used.elapsed().ok());
                 let nameless = file.file_name().to_string_lossy().starts_with(".new-");
                 if nameless && age.is_some_and(|age| age > ABANDONED) {
                     let _ = fs::remove_file(path);
                     continue;
                 }
-                bytes += meta.len();
-                if path.extension().is_some_and(|e| e == FINISHED) {
-                    segments.push((meta.modified().ok(), meta.len(), path));
+                let ours = |e: &std::ffi::OsStr| e == FINISHED || e == UNFINISHED;
+                if path.extension().is_some_and(ours) {
+                    bytes += meta.len();
+                    segments.push((used, meta.len(), path));
                 }
             }
         }
@@ -348,7 +362,11 @@ impl EmbeddingCache {
             if bytes <= self.most_bytes {
                 break;
             }
-            if fs::remove_file(&path).is_ok() {
+            // One that is being written stays; one that a killed run left behind goes like the others.
+            let lock = fs::File::open(&path);
+            let free = path.extension().is_some_and(|e| e == FINISHED)
+                || lock.as_ref().is_ok_and(|file| file.try_lock().is_ok());
+            if free && is_segment(&path) && fs::remove_file(&path).is_ok() {
                 tracing::debug!(file = %path.display(), "evicted from the cache");
                 bytes -= length;
                 // Only an empty folder goes.
@@ -374,6 +392,14 @@ impl Drop for EmbeddingCache {
     }
 }
 
+/// Whether a name is that of a key's folder.
+fn is_key(name: &str) -> bool {
+    name.len() == 32
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+}
+
 /// A folder that only its owner can look into: vectors tell something about texts.
 fn create_private(folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
@@ -385,7 +411,13 @@ fn create_private(folder: &Path) -> io::Result<()> {
 
 fn files_with(folder: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
-    for entry in fs::read_dir(folder)? {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        // Another run has just evicted all that was in it.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(paths),
+        Err(e) => return Err(e),
+    };
+    for entry in entries {
         let path = entry?.path();
         if path.extension().is_some_and(|e| e == extension) {
             paths.push(path);
@@ -423,7 +455,7 @@ mod tests {
 
     fn fill(cache: &EmbeddingCache, numbers: std::ops::Range<usize>) {
         for n in numbers {
-            cache.put(&[id(n)], &vector(n));
+            cache.put(id(n), &vector(n));
         }
     }
 
@@ -446,7 +478,7 @@ mod tests {
     fn segments(root: &Path) -> Vec<PathBuf> {
         let folders = fs::read_dir(root).unwrap();
         folders
-            .flat_map(|f| files_with(&f.unwrap().path(), FINISHED).unwrap())
+            .flat_map(|f| files_with(&f.unwrap().path(), FINISHED).unwrap_or_default())
             .collect()
     }
 
@@ -571,6 +603,36 @@ mod tests {
         // One run alone stays below the cap too.
         fill(&open(root.path(), "f32", cap), 1000..5000);
         assert!(size(root.path()) <= cap);
+    }
+
+    #[test]
+    fn files_of_others_are_neither_counted_nor_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let others = root.path().join("glove");
+        fs::create_dir(&others).unwrap();
+        let old = SystemTime::now() - Duration::from_secs(1_000_000);
+        for name in ["big.parquet", "glove.vectors", ".new-stuff"] {
+            let file = fs::File::create(others.join(name)).unwrap();
+            file.set_len(1 << 20).unwrap();
+            file.set_modified(old).unwrap();
+        }
+        let cache = open(root.path(), "f32", 50_000);
+        // Even beside our own segments: it is none.
+        fs::write(cache.folder.join("x.vectors"), [0; 100]).unwrap();
+        fill(&cache, 0..100);
+        drop(cache);
+        let left = fs::read_dir(&others).unwrap().count();
+        assert_eq!(left, 3);
+        assert_eq!(held(&open(root.path(), "f32", 50_000), 100).len(), 100);
+        // What a killed run of another key left behind is evicted too.
+        let dead = open(root.path(), "bf16", 50_000);
+        fill(&dead, 0..200);
+        let left = dead.folder.join(format!("left.{UNFINISHED}"));
+        let written = files_with(&dead.folder, FINISHED).unwrap().remove(0);
+        fs::copy(written, &left).unwrap();
+        fs::File::open(&left).unwrap().set_modified(old).unwrap();
+        fill(&open(root.path(), "f32", 20_000), 500..900);
+        assert!(!left.exists());
     }
 
     #[test]

@@ -14,6 +14,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use crate::text::TextId;
 
@@ -94,8 +95,7 @@ impl Segment {
     /// a sound index is mended first.
     pub fn open(path: &Path, layout: Layout) -> io::Result<Option<(Self, Vec<Entry>)>> {
         let file = File::open(path)?;
-        let mut header = [0; HEADER];
-        if file.read_exact_at(&mut header, 0).is_err() || header != layout.header() {
+        if !has_header(&file, layout)? {
             return Ok(None);
         }
         let segment = |file| Self {
@@ -158,6 +158,11 @@ impl Segment {
         self.file.read_exact_at(buffer, offset).is_ok() && self.layout.is_sound(buffer)
     }
 
+    /// When it was last of use.
+    pub fn used(&self) -> Option<SystemTime> {
+        self.file.metadata().and_then(|m| m.modified()).ok()
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -165,7 +170,7 @@ impl Segment {
     /// Says that it was of use today: the least recently used segments are evicted first.
     pub fn touch(&self) {
         // A cache that can't be written to is still a cache.
-        let _ = self.file.set_modified(std::time::SystemTime::now());
+        let _ = self.file.set_modified(SystemTime::now());
     }
 }
 
@@ -175,6 +180,24 @@ pub(super) enum Found {
     Vector,
     OtherText,
     Damaged,
+}
+
+/// Whether a file begins as a segment of this layout does. One that is too short does not; one that can't be read is an
+/// error.
+fn has_header(file: &File, layout: Layout) -> io::Result<bool> {
+    let mut header = [0; HEADER];
+    match file.read_exact_at(&mut header, 0) {
+        Ok(()) => Ok(header == layout.header()),
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+/// Whether a file is a segment of any layout: nothing else may be removed.
+pub(super) fn is_segment(path: &Path) -> bool {
+    let mut magic = [0; 16];
+    let read = File::open(path).and_then(|file| file.read_exact_at(&mut magic, 0));
+    read.is_ok() && &magic == MAGIC
 }
 
 fn read_index(file: &File, layout: Layout) -> io::Result<Option<Vec<Entry>>> {
@@ -188,7 +211,14 @@ fn read_index(file: &File, layout: Layout) -> io::Result<Option<Vec<Entry>>> {
     let index_at = count
         .checked_mul(ENTRY as u64)
         .and_then(|bytes| footer_at.checked_sub(bytes));
-    let Some(index_at) = index_at.filter(|at| *at >= HEADER as u64 && &footer[16..] == END) else {
+    // Each entry is of a record; a damaged count must not make us read gigabytes.
+    let sound = |index_at: u64| {
+        let records = index_at.checked_sub(HEADER as u64)?;
+        let size = layout.record() as u64;
+        (records.is_multiple_of(size) && count <= records / size && &footer[16..] == END)
+            .then_some(index_at)
+    };
+    let Some(index_at) = index_at.and_then(sound) else {
         return Ok(None);
     };
     let mut bytes = vec![0; (footer_at - index_at) as usize];
@@ -284,14 +314,17 @@ impl OpenSegment {
         self.file.flush().unwrap();
     }
 
-    /// Adds the index and gives the file its final name.
-    pub fn finish(mut self) -> io::Result<()> {
+    /// Adds the index and gives the file its final name, and a time of last use if it is not now.
+    pub fn finish(mut self, used: Option<SystemTime>) -> io::Result<()> {
         if self.entries.is_empty() {
             return std::fs::remove_file(&self.path);
         }
         self.file.flush()?;
         let end = HEADER + self.entries.len() * self.layout.record();
         write_index(self.file.get_ref(), &mut self.entries, end as u64)?;
+        if let Some(used) = used {
+            self.file.get_ref().set_modified(used)?;
+        }
         std::fs::rename(&self.path, self.path.with_extension(FINISHED))
     }
 }
@@ -306,8 +339,7 @@ pub(super) fn adopt(path: &Path, layout: Layout) -> io::Result<()> {
     if !path.exists() {
         return Ok(());
     }
-    let mut header = [0; HEADER];
-    if file.read_exact_at(&mut header, 0).is_err() || header != layout.header() {
+    if !has_header(&file, layout)? {
         return std::fs::remove_file(path);
     }
     match Segment::recover(&file, layout)?.is_empty() {

@@ -95,7 +95,9 @@ impl CandleBert {
             };
             // One forward pass says how wide vectors are, and that the device works.
             this.dim = this.forward(&[&[0][..]])?.dim(1)?;
-            let budget = this.device.tokens_for(this.bytes_per_token());
+            // Kernels count the elements of a tensor in 32 bits.
+            let most = i32::MAX as usize / (shape.heads * shape.positions).max(4 * shape.hidden);
+            let budget = this.device.tokens_for(this.bytes_per_token()).min(most);
             this.tokens_per_batch.store(budget, Relaxed);
             Ok(this)
         };

@@ -57,7 +57,8 @@ impl CandleDevice {
     /// If this build has no CUDA or the machine has no such device.
     pub fn cuda(number: usize, exact: bool) -> std::result::Result<Self, EncodeError> {
         let device = Device::new_cuda(number).map_err(failed)?;
-        Ok(Self::gpu(device, exact, format!("cuda:{number}")))
+        let name = format!("cuda:{number}{}", kind_of(&device));
+        Ok(Self::gpu(device, exact, name))
     }
 
     /// The Metal device of this number, at f16, or at f32 if `exact`.
@@ -135,6 +136,19 @@ impl CandleDevice {
     fn free_bytes(&self) -> Option<usize> {
         None
     }
+}
+
+/// Which GPU it is: another one may round otherwise.
+#[cfg(feature = "cuda")]
+fn kind_of(device: &Device) -> String {
+    let cuda = device.as_cuda_device().ok();
+    let name = cuda.and_then(|cuda| cuda.cuda_stream().context().name().ok());
+    name.map_or_else(String::new, |name| format!(" ({name})"))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn kind_of(_: &Device) -> String {
+    String::new()
 }
 
 /// Whether a device says that its memory is used up. Libraries say so in words only.

@@ -26,6 +26,15 @@ pub(super) struct Heads {
     pub size: usize,
 }
 
+/// What attention computes in. Bytes are too coarse for scores; without dot products of bf16, f32 is as fast.
+pub(super) fn attention_precision(level: Level, precision: Precision) -> Precision {
+    match precision {
+        Precision::F32 => Precision::F32,
+        Precision::Int8 if !level.has_dot(Precision::Bf16) => Precision::F32,
+        Precision::Bf16 | Precision::Int8 => Precision::Bf16,
+    }
+}
+
 /// Attends one text: `rows` has query, key and value side by side for each token, `context` gets one
 /// row a token, all heads side by side.
 pub(super) fn attend(
@@ -146,7 +155,7 @@ impl AttentionScratch {
         size: usize,
     ) {
         let (width, words) = (width(level), words_of(precision, size));
-        self.keys.clear();
+        // Columns without a token keep what was there: softmax leaves their scores out.
         self.keys.resize(tokens.next_multiple_of(width) * words, 0);
         self.key.resize(words.next_multiple_of(RUN), 0);
         for (panel, target) in self.keys.chunks_exact_mut(width * words).enumerate() {
@@ -173,7 +182,7 @@ impl AttentionScratch {
     ) {
         let (width, words) = (width(level), words_of(precision, tokens));
         let panels = size.div_ceil(width);
-        self.values.clear();
+        // Columns beyond the head keep what was there: their sums are left out.
         self.values.resize(panels * width * words, 0);
         let row = |token: usize| &values[token * stride..][..size];
         let per_word = per_word(precision);

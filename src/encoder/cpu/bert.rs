@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use super::attention::{AttentionScratch, Heads, attend};
+use super::attention::{AttentionScratch, Heads, attend, attention_precision};
 use super::kernels::layer_norm;
 use super::level::Level;
 use super::linear::{Linear, Scratch};
@@ -72,15 +72,6 @@ impl CpuBert {
         layer_norm(self.level, hidden, None, gain, bias, self.shape.epsilon);
     }
 
-    /// Bytes are too coarse for scores; without dot products of bf16, f32 is as fast.
-    fn attention_precision(&self) -> Precision {
-        match self.precision {
-            Precision::F32 => Precision::F32,
-            Precision::Int8 if !self.level.has_dot(Precision::Bf16) => Precision::F32,
-            Precision::Bf16 | Precision::Int8 => Precision::Bf16,
-        }
-    }
-
     fn layer(&self, layer: &Layer<Linear>, batch: &Packed, space: &mut Workspace) {
         let (tokens, size) = (batch.tokens(), self.shape.hidden);
         let epsilon = self.shape.epsilon;
@@ -103,7 +94,7 @@ impl CpuBert {
             count: self.shape.heads,
             size: size / self.shape.heads,
         };
-        let precision = self.attention_precision();
+        let precision = attention_precision(level, self.precision);
         for span in batch.spans() {
             let rows = &wide[span.start * 3 * size..span.end * 3 * size];
             let context = &mut context[span.start * size..span.end * size];

@@ -1,4 +1,8 @@
 //! Functions of rows and tiles, from one body in plain Rust that is compiled once per instruction level.
+#![allow(
+    clippy::too_many_arguments,
+    reason = "a tile is where it is, what it holds and where it goes"
+)]
 
 use super::level::Level;
 use super::narrow::bf16_runs;
@@ -33,7 +37,7 @@ macro_rules! at_every_level {
                 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
                 fn avx512($($arg: $type),*) { $body::<true>($($arg),*) }
                 match level {
-                    Level::Portable => $body::<false>($($arg),*),
+                    Level::Portable | Level::Neon => $body::<false>($($arg),*),
                     // SAFETY: the level is only constructed where the instructions were detected.
                     Level::Avx2 => unsafe { avx2($($arg),*) },
                     // SAFETY: as above.
@@ -42,8 +46,11 @@ macro_rules! at_every_level {
             }
             #[cfg(not(target_arch = "x86_64"))]
             {
-                let _ = level;
-                $body::<false>($($arg),*)
+                // Fused multiply-add is there on every aarch64.
+                match level {
+                    Level::Neon => $body::<true>($($arg),*),
+                    _ => $body::<false>($($arg),*),
+                }
             }
         }
     };

@@ -24,6 +24,7 @@ mod linear;
 )]
 mod narrow;
 mod scalar_math;
+mod stages;
 #[allow(
     unsafe_code,
     reason = "instructions found at run time can only be called in unsafe blocks"
@@ -35,3 +36,4 @@ pub use bert::CpuBert;
 pub use ceiling::ceiling;
 pub use level::Level;
 pub use linear::Linear;
+pub use stages::{Stage, stages};

@@ -117,7 +117,9 @@ impl Steps {
     /// `poison` is 0 for finite rows, NaN for others.
     fn of(least: f32, most: f32, poison: f32) -> Self {
         let range = most - least;
-        let scale = if range > 0.0 { range / 255.0 } else { 1.0 };
+        // A step below the least normal number has no inverse; such a row is as good as 0.
+        let step = range / 255.0;
+        let scale = if step >= f32::MIN_POSITIVE { step } else { 1.0 };
         let inverse = 1.0 / scale;
         let zero = (-least * inverse + ROUND) - ROUND;
         Self {

@@ -35,7 +35,7 @@ pub(super) fn exp<const FMA: bool>(x: f32) -> f32 {
 
 /// Coefficients of [`exp2_short`] for 2^r, r from -1/2 to 1/2, highest first (least squares, weighted towards the
 /// largest error).
-pub(super) const EXP2_SHORT: [f32; 4] = [0.055_171_08, 0.242_610_77, 0.693_261_03, 0.999_928_1];
+pub(super) const EXP2_SHORT: [f32; 4] = [0.055_171_08, 0.242_610_77, 0.693_261, 0.999_928_1];
 
 /// 2^x for x <= 0, relative error below 1e-4: for weights that are rounded to bf16 afterwards. 0 below -126.
 #[inline(always)]

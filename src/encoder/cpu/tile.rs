@@ -28,6 +28,7 @@ pub(super) const RUN: usize = 16;
 /// Columns of a packed panel at this level.
 pub(super) const fn width(level: Level) -> usize {
     match level {
+        Level::Neon => 8,
         Level::Portable | Level::Avx2 => 16,
         Level::Avx512 => 32,
     }
@@ -38,7 +39,7 @@ pub(super) const fn height(level: Level) -> usize {
     match level {
         Level::Portable => 4,
         Level::Avx2 => 6,
-        Level::Avx512 => 12,
+        Level::Neon | Level::Avx512 => 12,
     }
 }
 
@@ -69,7 +70,11 @@ pub(super) fn multiply(level: Level, precision: Precision, tile: Tile<'_>) {
         "a tile writes past its sums"
     );
     match level {
-        Level::Portable => portable::multiply(precision, tile),
+        Level::Portable => portable::multiply::<16>(precision, tile),
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: as below.
+        Level::Neon if precision == Precision::F32 => unsafe { arm::f32_neon(tile) },
+        Level::Neon => portable::multiply::<8>(precision, tile),
         #[cfg(target_arch = "x86_64")]
         // SAFETY: levels and dot instructions are only named where they were detected
         // (`Level::available`, `Level::has_dot`), and the bounds were checked above.
@@ -93,7 +98,9 @@ pub(super) fn multiply(level: Level, precision: Precision, tile: Tile<'_>) {
             }
         },
         #[cfg(not(target_arch = "x86_64"))]
-        _ => portable::multiply(precision, tile),
+        Level::Avx2 => portable::multiply::<16>(precision, tile),
+        #[cfg(not(target_arch = "x86_64"))]
+        Level::Avx512 => portable::multiply::<32>(precision, tile),
     }
 }
 
@@ -109,18 +116,16 @@ fn halves(word: u32) -> [f32; 2] {
 mod portable {
     use super::{Precision, RUN, Tile, halves};
 
-    const WIDTH: usize = 16;
-
-    pub(super) fn multiply(precision: Precision, tile: Tile<'_>) {
+    pub(super) fn multiply<const WIDTH: usize>(precision: Precision, tile: Tile<'_>) {
         match precision {
-            Precision::F32 => each_sum(tile, 0.0f32, |sum, a, b| {
+            Precision::F32 => each_sum::<WIDTH, _>(tile, 0.0f32, |sum, a, b| {
                 sum + f32::from_bits(a) * f32::from_bits(b)
             }),
-            Precision::Bf16 => each_sum(tile, 0.0f32, |sum, a, b| {
+            Precision::Bf16 => each_sum::<WIDTH, _>(tile, 0.0f32, |sum, a, b| {
                 let ([a0, a1], [b0, b1]) = (halves(a), halves(b));
                 sum + a0 * b0 + a1 * b1
             }),
-            Precision::Int8 => each_sum(tile, Whole(0), |sum, a, b| {
+            Precision::Int8 => each_sum::<WIDTH, _>(tile, Whole(0), |sum, a, b| {
                 let (a, b) = (a.to_le_bytes(), b.to_le_bytes());
                 let products = (0..4).map(|i| i32::from(a[i]) * i32::from(b[i] as i8));
                 Whole(sum.0 + products.sum::<i32>())
@@ -153,7 +158,11 @@ mod portable {
         }
     }
 
-    fn each_sum<S: Sum>(tile: Tile<'_>, zero: S, add: impl Fn(S, u32, u32) -> S) {
+    fn each_sum<const WIDTH: usize, S: Sum>(
+        tile: Tile<'_>,
+        zero: S,
+        add: impl Fn(S, u32, u32) -> S,
+    ) {
         for row in 0..tile.rows {
             let out = &mut tile.sums[row * tile.stride..][..WIDTH];
             let mut sums = [zero; WIDTH];
@@ -176,75 +185,96 @@ mod portable {
     }
 }
 
+/// Defines a kernel: a function of a tile at one set of instructions, with the number of rows as a
+/// constant inside, so that all sums stay in registers. `$add` adds the products of one word.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! kernel {
+    (
+        $(#[$doc:meta])*
+        $name:ident, $features:literal, [$($rows:literal),*], $lanes:literal,
+        $vector:ty, $zero:ident, $load:ident, $store:ident, $place:ty,
+        |$sum:ident, $x:ident, $b:ident| $add:expr, $broadcast:expr, $words:ident
+    ) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// The machine has the instructions, and the slices reach as far as the tile's sizes say.
+        #[target_feature(enable = $features)]
+        pub(super) unsafe fn $name(tile: Tile<'_>) {
+            #[target_feature(enable = $features)]
+            unsafe fn rows<const ROWS: usize>(tile: Tile<'_>) {
+                let (a, panel) = (tile.a.as_ptr(), tile.panel.as_ptr());
+                let sums_at = tile.sums.as_mut_ptr();
+                let mut sums = [[$zero(); 2]; ROWS];
+                // SAFETY: rows < ROWS and words < tile.words; `multiply` checked that a, panel and
+                // sums reach there.
+                unsafe {
+                    if !tile.first {
+                        for (row, sums) in sums.iter_mut().enumerate() {
+                            let place = sums_at.add(row * tile.stride);
+                            sums[0] = $load(place as *const $place);
+                            sums[1] = $load(place.add($lanes) as *const $place);
+                        }
+                    }
+                    let mut from = 0;
+                    while from < tile.words {
+                        let run = a.add(from * ROWS);
+                        for word in 0..RUN.min(tile.words - from) {
+                            let b = panel.add((from + word) * 2 * $lanes);
+                            let b = [
+                                $words(b as *const _),
+                                $words(b.add($lanes) as *const _),
+                            ];
+                            for (row, sums) in sums.iter_mut().enumerate() {
+                                let $x = $broadcast(*run.add(row * RUN + word));
+                                for ($sum, $b) in sums.iter_mut().zip(b) {
+                                    *$sum = $add;
+                                }
+                            }
+                        }
+                        from += RUN;
+                    }
+                    for (row, sums) in sums.iter().enumerate() {
+                        let place = sums_at.add(row * tile.stride);
+                        $store(place as *mut $place, sums[0]);
+                        $store(place.add($lanes) as *mut $place, sums[1]);
+                    }
+                }
+            }
+            match tile.rows {
+                // SAFETY: the caller promised the instructions and the bounds.
+                $($rows => unsafe { rows::<$rows>(tile) },)*
+                _ => unreachable!("the caller checked the number of rows"),
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "aarch64")]
+mod arm {
+    use std::arch::aarch64::*;
+
+    use super::{RUN, Tile};
+
+    kernel! {
+        /// f32 products.
+        f32_neon, "neon", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], 4,
+        float32x4_t, zeros, vld1q_f32, vst1q_f32, f32,
+        |sum, x, b| vfmaq_f32(*sum, x, b), |w: u32| vdupq_n_f32(f32::from_bits(w)), vld1q_f32
+    }
+
+    #[inline]
+    #[target_feature(enable = "neon")]
+    fn zeros() -> float32x4_t {
+        vdupq_n_f32(0.0)
+    }
+}
+
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::x86_64::*;
 
     use super::{RUN, Tile};
-
-    /// Defines a kernel: a function of a tile at one set of instructions, with the number of rows as a
-    /// constant inside, so that all sums stay in registers. `$add` adds the products of one word.
-    macro_rules! kernel {
-        (
-            $(#[$doc:meta])*
-            $name:ident, $features:literal, [$($rows:literal),*], $lanes:literal,
-            $vector:ty, $zero:ident, $load:ident, $store:ident, $place:ty,
-            |$sum:ident, $x:ident, $b:ident| $add:expr, $broadcast:expr, $words:ident
-        ) => {
-            $(#[$doc])*
-            ///
-            /// # Safety
-            /// The machine has the instructions, and the slices reach as far as the tile's sizes say.
-            #[target_feature(enable = $features)]
-            pub(super) unsafe fn $name(tile: Tile<'_>) {
-                #[target_feature(enable = $features)]
-                unsafe fn rows<const ROWS: usize>(tile: Tile<'_>) {
-                    let (a, panel) = (tile.a.as_ptr(), tile.panel.as_ptr());
-                    let sums_at = tile.sums.as_mut_ptr();
-                    let mut sums = [[$zero(); 2]; ROWS];
-                    // SAFETY: rows < ROWS and words < tile.words; `multiply` checked that a, panel and
-                    // sums reach there.
-                    unsafe {
-                        if !tile.first {
-                            for (row, sums) in sums.iter_mut().enumerate() {
-                                let place = sums_at.add(row * tile.stride);
-                                sums[0] = $load(place as *const $place);
-                                sums[1] = $load(place.add($lanes) as *const $place);
-                            }
-                        }
-                        let mut from = 0;
-                        while from < tile.words {
-                            let run = a.add(from * ROWS);
-                            for word in 0..RUN.min(tile.words - from) {
-                                let b = panel.add((from + word) * 2 * $lanes);
-                                let b = [
-                                    $words(b as *const _),
-                                    $words(b.add($lanes) as *const _),
-                                ];
-                                for (row, sums) in sums.iter_mut().enumerate() {
-                                    let $x = $broadcast(*run.add(row * RUN + word));
-                                    for ($sum, $b) in sums.iter_mut().zip(b) {
-                                        *$sum = $add;
-                                    }
-                                }
-                            }
-                            from += RUN;
-                        }
-                        for (row, sums) in sums.iter().enumerate() {
-                            let place = sums_at.add(row * tile.stride);
-                            $store(place as *mut $place, sums[0]);
-                            $store(place.add($lanes) as *mut $place, sums[1]);
-                        }
-                    }
-                }
-                match tile.rows {
-                    // SAFETY: the caller promised the instructions and the bounds.
-                    $($rows => unsafe { rows::<$rows>(tile) },)*
-                    _ => unreachable!("the caller checked the number of rows"),
-                }
-            }
-        };
-    }
 
     kernel! {
         /// f32 products.
