@@ -21,7 +21,6 @@ use nightmill::model::{Model, ModelFolder};
 
 /// Of the shipped model: layers, components of a token, of the layer between.
 const SHAPE: (usize, usize, usize) = (6, 384, 1536);
-const TOKENS_PER_BATCH: usize = 256;
 
 /// Runs `work` on every thread for about `seconds`; the sum of what each says it did, per second.
 fn on_threads(threads: usize, seconds: f64, work: impl Fn() -> f64 + Sync) -> f64 {
@@ -77,10 +76,11 @@ fn main() {
             loading.elapsed().as_secs_f64() * 1e3
         );
         let (layers, hidden, wide) = SHAPE;
+        let tokens_per_batch = model.encoder.tokens_per_batch();
         let before = resident();
         for length in [16, 64, 128, 256] {
             let mut batch = Packed::default();
-            for text in 0..TOKENS_PER_BATCH / length {
+            for text in 0..tokens_per_batch / length {
                 let ids: Vec<u32> = (0..length).map(|i| (2000 + i * 7 + text) as u32).collect();
                 batch.push(&ids);
             }
@@ -134,7 +134,7 @@ fn print_stages(level: Level, precision: Precision, model: &Model) {
     }
     let tokenising = started.elapsed().as_secs_f64() / tokens as f64;
     for length in [16, 128, 256] {
-        let batch = (TOKENS_PER_BATCH / length, length);
+        let batch = (model.encoder.tokens_per_batch() / length, length);
         let mut rows = vec![("tokenising", tokenising)];
         for stage in stages(level, precision, shape, wide, batch, 0.3) {
             let times = if stage.every_layer { layers } else { 1 };

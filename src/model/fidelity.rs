@@ -18,7 +18,7 @@ pub struct Fidelity {
 
 impl Fidelity {
     /// What a precision must reach to be chosen.
-    pub const REQUIRED: Self = Self {
+    const REQUIRED: Self = Self {
         mean: 0.9995,
         least: 0.999,
     };
@@ -150,8 +150,7 @@ fn measure(folder: &ModelFolder, exact: &Model, model: &Model) -> Result<Fidelit
         };
         let cosine = dot(a, b) / (dot(a, a) * dot(b, b)).sqrt();
         fidelity.mean += cosine / texts;
-        // A NaN must fail the comparison.
-        // `min` would lose it.
+        // A NaN must fail the comparison; `min` would lose it.
         fidelity.least = match cosine.is_nan() || fidelity.least.is_nan() {
             true => f64::NAN,
             false => fidelity.least.min(cosine),

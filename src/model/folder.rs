@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use sha2::{Digest, Sha256};
 
@@ -41,6 +42,8 @@ const SHIPPED: &[(&str, &[u8])] = &[
 pub struct ModelFolder {
     name: String,
     root: Root,
+    /// The checksum, once somebody has asked: the choice of a precision loads a model several times.
+    sha256: OnceLock<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -68,6 +71,7 @@ impl ModelFolder {
         Ok(Self {
             name,
             root: Root::Disk(whole),
+            sha256: OnceLock::new(),
         })
     }
 
@@ -77,6 +81,7 @@ impl ModelFolder {
         return Some(Self {
             name: "all-MiniLM-L6-v2".into(),
             root: Root::Shipped,
+            sha256: OnceLock::new(),
         });
         #[cfg(not(feature = "shipped-model"))]
         None
@@ -147,6 +152,9 @@ impl ModelFolder {
 
     /// SHA-256 over the files that decide a vector, each with its name and length.
     pub(super) fn sha256(&self) -> Result<String, ModelError> {
+        if let Some(known) = self.sha256.get() {
+            return Ok(known.clone());
+        }
         let mut files = vec![
             "config.json".to_owned(),
             "modules.json".into(),
@@ -169,10 +177,8 @@ impl ModelFolder {
                 hash.update(&bytes);
             }
         }
-        Ok(hash
-            .finalize()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect())
+        let hex = hash.finalize();
+        let hex: String = hex.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(self.sha256.get_or_init(|| hex).clone())
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! header   magic (16 bytes), fingerprint of the key (16), bytes of a vector (8)
 //! records  text id (16), vector, check (8)
-//! index    for each sound record, sorted: first 8 bytes of its id (8), row (4)
+//! index    for each sound record: first 8 bytes of its id (8), row (4)
 //! footer   entries (8), check of the index (8), magic (8)
 //! ```
 //!
@@ -129,22 +129,19 @@ impl Segment {
         }
         let end = HEADER as u64 + u64::from(rows) * size as u64;
         file.set_len(end)?;
-        write_index(file, &mut entries, end)?;
+        write_index(file, layout, &entries, end)?;
         Ok(entries)
     }
 
     /// Reads the vector of a text from a row.
     pub fn read(&self, row: u32, id: TextId, buffer: &mut Vec<u8>, vector: &mut Vec<f32>) -> Found {
-        let size = self.layout.record();
-        buffer.resize(size, 0);
-        let offset = HEADER as u64 + u64::from(row) * size as u64;
-        if self.file.read_exact_at(buffer, offset).is_err() || !self.layout.is_sound(buffer) {
+        if !self.record(row, buffer) {
             return Found::Damaged;
         }
         if buffer[..ID] != id.bytes() {
             return Found::OtherText;
         }
-        let (numbers, _) = buffer[ID..size - CHECK].as_chunks::<4>();
+        let (numbers, _) = buffer[ID..buffer.len() - CHECK].as_chunks::<4>();
         vector.clear();
         vector.extend(numbers.iter().map(|b| f32::from_le_bytes(*b)));
         Found::Vector
@@ -237,16 +234,13 @@ fn read_index(file: &File, layout: Layout) -> io::Result<Option<Vec<Entry>>> {
     ))
 }
 
-fn write_index(file: &File, entries: &mut [Entry], at: u64) -> io::Result<()> {
-    let mut header = [0; HEADER];
-    file.read_exact_at(&mut header, 0)?;
-    entries.sort_unstable();
+fn write_index(file: &File, layout: Layout, entries: &[Entry], at: u64) -> io::Result<()> {
     let mut bytes = Vec::with_capacity(entries.len() * ENTRY + FOOTER);
-    for (prefix, row) in &*entries {
+    for (prefix, row) in entries {
         bytes.extend(prefix.to_le_bytes());
         bytes.extend(row.to_le_bytes());
     }
-    let check = check_of(&[&header[16..32], &bytes]);
+    let check = check_of(&[&layout.fingerprint, &bytes]);
     bytes.extend((entries.len() as u64).to_le_bytes());
     bytes.extend(check);
     bytes.extend(END);
@@ -321,7 +315,7 @@ impl OpenSegment {
         }
         self.file.flush()?;
         let end = HEADER + self.entries.len() * self.layout.record();
-        write_index(self.file.get_ref(), &mut self.entries, end as u64)?;
+        write_index(self.file.get_ref(), self.layout, &self.entries, end as u64)?;
         if let Some(used) = used {
             self.file.get_ref().set_modified(used)?;
         }

@@ -1,8 +1,9 @@
 //! Attention of a text over itself (Vaswani et al. 2017, arXiv:1706.03762), a few rows at a time, so
 //! that their scores never leave the first cache.
 
-use super::kernels::{scale_rows, softmax_bf16_runs, softmax_weights};
+use super::kernels::scale_rows;
 use super::level::Level;
+use super::softmax::{softmax_bf16_runs, softmax_weights};
 use super::tile::{MOST_ROWS, MOST_SUMS, RUN, Tile, height, multiply, width};
 use super::words::{PackedRows, Rows, per_word, runs_of, words_of, words_of_pair};
 use crate::encoder::Precision;

@@ -1,6 +1,6 @@
 //! A matrix packed for the kernels, and the layer that multiplies by it.
 
-use super::kernels::{Bytes, finish_tile};
+use super::finish::{Bytes, finish_tile};
 use super::level::Level;
 use super::tile::{RUN, Tile, height, multiply, width};
 use super::words::{PackedRows, Rows, per_word, runs_of, words_of};
@@ -173,7 +173,7 @@ impl Linear {
             });
     }
 
-    /// Turns a tile of sums into results, rows of `out` that are `stride` apart.
+    /// Turns a tile of sums into results, rows of `out` that are `outputs()` apart.
     #[allow(
         clippy::too_many_arguments,
         reason = "a tile is where it is, what it holds and where it goes"

@@ -15,6 +15,11 @@ mod ceiling;
     unsafe_code,
     reason = "instructions found at run time can only be called in unsafe blocks"
 )]
+mod finish;
+#[allow(
+    unsafe_code,
+    reason = "instructions found at run time can only be called in unsafe blocks"
+)]
 mod kernels;
 mod level;
 mod linear;
@@ -24,6 +29,11 @@ mod linear;
 )]
 mod narrow;
 mod scalar_math;
+#[allow(
+    unsafe_code,
+    reason = "instructions found at run time can only be called in unsafe blocks"
+)]
+mod softmax;
 mod stages;
 #[allow(
     unsafe_code,

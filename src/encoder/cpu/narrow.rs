@@ -11,7 +11,7 @@ use super::words::Quantised;
 #[cfg(target_arch = "x86_64")]
 use crate::encoder::Precision;
 
-/// Where a run begins, and a check that the last one is there.
+/// Panics unless the last run of a row is within `out`: unsafe code relies on it.
 fn check_runs(elements: usize, per_run: usize, step: usize, out: &[u32]) {
     let runs = elements.div_ceil(per_run);
     assert!(
