@@ -1,9 +1,10 @@
 //! Attention of a text over itself (Vaswani et al. 2017, arXiv:1706.03762), a few rows at a time, so
 //! that their scores never leave the first cache.
 
+use super::columns::{COLUMNS, columns_of_runs};
 use super::kernels::scale_rows;
 use super::level::Level;
-use super::softmax::{softmax_bf16_runs, softmax_weights};
+use super::softmax::softmax_runs;
 use super::tile::{MOST_ROWS, MOST_SUMS, RUN, Tile, height, multiply, width};
 use super::words::{PackedRows, Rows, per_word, runs_of, words_of, words_of_pair};
 use crate::encoder::Precision;
@@ -16,7 +17,7 @@ pub(super) struct AttentionScratch {
     queries: PackedRows,
     scores: Vec<f32>,
     weights: PackedRows,
-    key: Vec<u32>,
+    key_runs: Vec<u32>,
 }
 
 /// Sizes of an attention layer.
@@ -98,21 +99,10 @@ pub(super) fn attend(
             }
             let scores = &mut scratch.scores[..count * padded];
             let sums = &mut sums[..count];
-            match precision {
-                Precision::F32 => {
-                    softmax_weights(level, precision, scores, padded, tokens, scale, sums);
-                    let weights = Rows {
-                        data: scores,
-                        stride: padded,
-                        count,
-                    };
-                    scratch.weights.pack(level, precision, weights, tokens);
-                }
-                _ => {
-                    let weights = scratch.weights.group_of(count, value_words);
-                    softmax_bf16_runs(level, scores, padded, tokens, scale, sums, weights);
-                }
-            }
+            let weights = scratch.weights.group_of(count, value_words);
+            softmax_runs(
+                level, precision, scores, padded, tokens, scale, sums, weights,
+            );
             for (panel, values) in scratch.values.chunks_exact(width * value_words).enumerate() {
                 let first = panel * width;
                 let used = width.min(heads.size - first);
@@ -158,15 +148,26 @@ impl AttentionScratch {
         let (width, words) = (width(level), words_of(precision, size));
         // Columns without a token keep what was there: softmax leaves their scores out.
         self.keys.resize(tokens.next_multiple_of(width) * words, 0);
-        self.key.resize(words.next_multiple_of(RUN), 0);
+        let at_once = COLUMNS.min(width);
+        self.key_runs
+            .resize(words.next_multiple_of(RUN) * at_once, 0);
         for (panel, target) in self.keys.chunks_exact_mut(width * words).enumerate() {
-            for column in 0..width.min(tokens - panel * width) {
-                let key = &keys[(panel * width + column) * stride..][..size];
-                runs_of(level, precision, key, &mut self.key, 1);
-                let column = target[column..].iter_mut().step_by(width);
-                column
-                    .zip(&self.key)
-                    .for_each(|(place, word)| *place = *word);
+            for first in (0..width.min(tokens - panel * width)).step_by(at_once) {
+                let token = panel * width + first;
+                for column in 0..at_once.min(tokens - token) {
+                    let key = &keys[(token + column) * stride..][..size];
+                    runs_of(
+                        level,
+                        precision,
+                        key,
+                        &mut self.key_runs[column * RUN..],
+                        at_once,
+                    );
+                }
+                let runs = self.key_runs.as_chunks::<RUN>().0.chunks_exact(at_once);
+                for (runs, rows) in runs.zip(target.chunks_mut(RUN * width)) {
+                    columns_of_runs(level, runs, &mut rows[first..], width);
+                }
             }
         }
     }

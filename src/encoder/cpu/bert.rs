@@ -6,6 +6,7 @@ use super::attention::{AttentionScratch, Heads, attend, attention_precision};
 use super::kernels::layer_norm;
 use super::level::Level;
 use super::linear::{Linear, Scratch};
+use super::words::first;
 use crate::encoder::{
     Activation, BertShape, BertWeights, EncodeError, Encoder, Layer, Packed, Precision, TextHead,
     check, pool,
@@ -85,39 +86,38 @@ impl CpuBert {
             scratch,
         } = space;
 
-        resize(wide, tokens * 3 * size);
+        let hidden = first(hidden, tokens * size);
+        let context = first(context, tokens * size);
+        let rows = first(wide, tokens * 3 * size);
         layer
             .query_key_value
-            .apply(level, hidden, none, wide, scratch);
-        resize(context, tokens * size);
+            .apply(level, hidden, none, rows, scratch);
         let heads = Heads {
             count: self.shape.heads,
             size: size / self.shape.heads,
         };
         let precision = attention_precision(level, self.precision);
         for span in batch.spans() {
-            let rows = &wide[span.start * 3 * size..span.end * 3 * size];
+            let rows = &rows[span.start * 3 * size..span.end * 3 * size];
             let context = &mut context[span.start * size..span.end * size];
             attend(level, precision, heads, rows, context, attention);
         }
 
-        resize(attended, tokens * size);
+        let attended = first(attended, tokens * size);
         layer
             .attention_output
             .apply(level, context, none, attended, scratch);
         let (gain, bias) = &layer.attention_norm;
         layer_norm(level, attended, Some(hidden), gain, bias, epsilon);
-        std::mem::swap(hidden, attended);
 
-        resize(wide, tokens * layer.intermediate.outputs());
+        let wide = first(wide, tokens * layer.intermediate.outputs());
         let activation = self.shape.activation;
         layer
             .intermediate
-            .apply(level, hidden, activation, wide, scratch);
-        layer.output.apply(level, wide, none, context, scratch);
+            .apply(level, attended, activation, wide, scratch);
+        layer.output.apply(level, wide, none, hidden, scratch);
         let (gain, bias) = &layer.output_norm;
-        layer_norm(level, context, Some(hidden), gain, bias, epsilon);
-        std::mem::swap(hidden, context);
+        layer_norm(level, hidden, Some(attended), gain, bias, epsilon);
     }
 
     fn pool_texts(&self, batch: &Packed, hidden: &[f32], out: &mut Vec<f32>) {
@@ -151,11 +151,6 @@ impl CpuBert {
             out.extend_from_slice(&vector);
         }
     }
-}
-
-fn resize(buffer: &mut Vec<f32>, size: usize) {
-    // Every element is written before it is read; keep what is there instead of clearing it.
-    buffer.resize(size, 0.0);
 }
 
 impl Encoder for CpuBert {

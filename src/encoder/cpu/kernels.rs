@@ -49,16 +49,23 @@ at_every_level! {
     scale_rows(tile: &[f32], width: usize, used: usize, divisors: &[f32], out: &mut [f32], stride: usize) = scale_body
 }
 
+/// Changes each element of a row by `f` of it and its partner in `other`, in one pass; the sum of the second results.
 #[inline(always)]
-fn lane_sum(values: &[f32], f: impl Fn(f32) -> f32) -> f32 {
+fn change_and_sum(row: &mut [f32], other: &[f32], f: impl Fn(f32, f32) -> (f32, f32)) -> f32 {
     let mut lanes = [0.0f32; LANES];
-    let chunks = values.chunks_exact(LANES);
-    for (lane, x) in lanes.iter_mut().zip(chunks.remainder()) {
-        *lane += f(*x);
+    let (chunks, rest) = row.as_chunks_mut::<LANES>();
+    let (others, others_rest) = other.as_chunks::<LANES>();
+    for ((x, other), lane) in rest.iter_mut().zip(others_rest).zip(&mut lanes) {
+        let (changed, summand) = f(*x, *other);
+        *x = changed;
+        *lane += summand;
     }
-    for chunk in chunks {
-        for lane in 0..LANES {
-            lanes[lane] += f(chunk[lane]);
+    for (chunk, other) in chunks.iter_mut().zip(others) {
+        // Results in arrays of their own: only so does this become vector code.
+        let results: [(f32, f32); LANES] = std::array::from_fn(|lane| f(chunk[lane], other[lane]));
+        *chunk = results.map(|(changed, _)| changed);
+        for (lane, (_, summand)) in lanes.iter_mut().zip(results) {
+            *lane += summand;
         }
     }
     halve(lanes)
@@ -87,13 +94,15 @@ fn layer_norm_body<const FMA: bool>(
 ) {
     let size = gain.len();
     for (at, row) in x.chunks_exact_mut(size).enumerate() {
-        if let Some(residual) = residual {
-            let residual = &residual[at * size..][..size];
-            row.iter_mut().zip(residual).for_each(|(x, r)| *x += r);
-        }
-        let mean = lane_sum(row, |x| x) / size as f32;
-        row.iter_mut().for_each(|x| *x -= mean);
-        let variance = lane_sum(row, |x| x * x) / size as f32;
+        let sum = match residual {
+            None => change_and_sum(row, gain, |x, _| (x, x)),
+            Some(residual) => {
+                change_and_sum(row, &residual[at * size..][..size], |x, r| (x + r, x + r))
+            }
+        };
+        let mean = sum / size as f32;
+        let squares = change_and_sum(row, gain, |x, _| (x - mean, (x - mean) * (x - mean)));
+        let variance = squares / size as f32;
         let inverse = 1.0 / (variance + epsilon).sqrt();
         for ((x, gain), bias) in row.iter_mut().zip(gain).zip(bias) {
             *x = multiply_add::<FMA>(*x * inverse, *gain, *bias);

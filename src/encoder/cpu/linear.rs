@@ -3,7 +3,7 @@
 use super::finish::{Bytes, finish_tile};
 use super::level::Level;
 use super::tile::{RUN, Tile, height, multiply, width};
-use super::words::{PackedRows, Rows, per_word, runs_of, words_of};
+use super::words::{PackedRows, Rows, first, per_word, runs_of, words_of};
 use crate::encoder::{Activation, Precision};
 
 /// Words of a panel that are multiplied at a time, by its columns: 16 KiB, so that they stay in the
@@ -78,7 +78,7 @@ impl Panels {
         let at_once = PANEL_WORDS / width;
         let groups = a.count.div_ceil(height);
         // Sums of a panel wait for the next piece of it, all rows' of them.
-        tiles.resize(groups * height * width, 0.0);
+        let tiles = first(tiles, groups * height * width);
         for (panel, data) in self
             .data
             .chunks_exact((width * self.words).max(1))

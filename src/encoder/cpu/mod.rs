@@ -15,6 +15,11 @@ mod ceiling;
     unsafe_code,
     reason = "instructions found at run time can only be called in unsafe blocks"
 )]
+mod columns;
+#[allow(
+    unsafe_code,
+    reason = "instructions found at run time can only be called in unsafe blocks"
+)]
 mod finish;
 #[allow(
     unsafe_code,

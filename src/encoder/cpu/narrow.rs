@@ -90,8 +90,8 @@ pub(super) fn byte_runs(level: Level, row: &[f32], out: &mut [u32], step: usize)
     let steps = Steps::of(least, most, poison);
     let byte = |x: &f32| {
         let whole = x * steps.inverse + steps.shift;
-        // The two ends may both have been rounded up.
-        (whole.clamp(ROUND, ROUND + 255.0).to_bits() & 0xff) as u8
+        // The two ends may both have been rounded up; the lower one never falls below 0.
+        (whole.min(ROUND + 255.0).to_bits() & 0xff) as u8
     };
     for (elements, run) in row.chunks(4 * RUN).zip(out.chunks_mut(step * RUN)) {
         let mut fours = elements.chunks(4);
@@ -216,14 +216,14 @@ mod x86 {
             _mm512_reduce_add_ps(poison),
         );
         let (inverse, shift) = (_mm512_set1_ps(steps.inverse), _mm512_set1_ps(steps.shift));
-        let (first, last) = (_mm512_set1_ps(ROUND), _mm512_set1_ps(ROUND + 255.0));
+        let last = _mm512_set1_ps(ROUND + 255.0);
         for (run, from) in (0..row.len()).step_by(4 * RUN).enumerate() {
             for part in 0..4 {
                 // SAFETY: the caller says that the run is there: 64 bytes, in four parts.
                 unsafe {
                     let x = load(row, from + part * LANES);
                     let whole = _mm512_add_ps(_mm512_mul_ps(x, inverse), shift);
-                    let whole = _mm512_min_ps(_mm512_max_ps(whole, first), last);
+                    let whole = _mm512_min_ps(whole, last);
                     let bytes = _mm512_cvtepi32_epi8(_mm512_castps_si512(whole));
                     let place = out.as_mut_ptr().add(run * step * RUN + part * 4);
                     _mm_storeu_si128(place as *mut __m128i, bytes);

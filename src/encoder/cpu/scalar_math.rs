@@ -8,21 +8,32 @@ pub(super) fn multiply_add<const FMA: bool>(a: f32, b: f32, c: f32) -> f32 {
     if FMA { a.mul_add(b, c) } else { a * b + c }
 }
 
+/// The logarithm of 2 in two parts, the first of few bits, and the coefficients of [`exp`], highest first (Cephes'
+/// `expf`).
+pub(super) const LN2_HIGH: f32 = 0.693_359_4;
+pub(super) const LN2_LOW: f32 = -2.121_944_4e-4;
+pub(super) const EXP: [f32; 6] = [
+    1.987_569_1e-4,
+    1.398_2e-3,
+    8.333_452e-3,
+    4.166_579_6e-2,
+    0.166_666_65,
+    0.5,
+];
+
 /// e^x for x <= 0 (softmax never needs more), relative error below 3e-7; 0 below about -87.
 ///
 /// Range reduction by powers of two and a polynomial, the classic way of Cephes' `expf`.
 #[inline(always)]
 pub(super) fn exp<const FMA: bool>(x: f32) -> f32 {
     const ROUND: f32 = 12_582_912.0; // 1.5 * 2^23: adding and subtracting it rounds to an integer
-    const LN2_HIGH: f32 = 0.693_359_4;
-    const LN2_LOW: f32 = -2.121_944_4e-4;
     let clamped = x.max(-87.3);
     let rounded = multiply_add::<FMA>(clamped, std::f32::consts::LOG2_E, ROUND);
     let n = rounded - ROUND;
     let r = multiply_add::<FMA>(n, -LN2_LOW, multiply_add::<FMA>(n, -LN2_HIGH, clamped));
-    let mut p = 1.987_569_1e-4;
-    for c in [1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 0.166_666_65, 0.5] {
-        p = multiply_add::<FMA>(p, r, c);
+    let mut p = EXP[0];
+    for c in &EXP[1..] {
+        p = multiply_add::<FMA>(p, r, *c);
     }
     let y = multiply_add::<FMA>(p * r, r, r) + 1.0;
     // n is a whole number in [-126, 0], and the lowest bits of `rounded` are it: 2^n is its exponent's bits.

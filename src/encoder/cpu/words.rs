@@ -19,6 +19,15 @@ pub(super) const fn words_of(precision: Precision, depth: usize) -> usize {
     depth.div_ceil(per_word(precision))
 }
 
+/// The first `size` elements of a buffer that only grows: every element is written before it is read, so that clearing
+/// would be work for nothing.
+pub(super) fn first<T: Copy + Default>(buffer: &mut Vec<T>, size: usize) -> &mut [T] {
+    if buffer.len() < size {
+        buffer.resize(size, T::default());
+    }
+    &mut buffer[..size]
+}
+
 /// Rows of a matrix that are `stride` elements apart.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'a> {
@@ -100,10 +109,9 @@ impl PackedRows {
         let height = height(level);
         self.padded = words_of(precision, depth).next_multiple_of(RUN);
         self.count = rows.count;
-        // Every run is written before it is read.
-        self.data.resize(rows.count * self.padded, 0);
         self.quantised.clear();
-        let groups = self.data.chunks_mut((height * self.padded).max(1));
+        let groups = first(&mut self.data, rows.count * self.padded);
+        let groups = groups.chunks_mut((height * self.padded).max(1));
         for (group, target) in groups.enumerate() {
             let count = target.len() / self.padded;
             for r in 0..count {
@@ -120,8 +128,7 @@ impl PackedRows {
     pub fn group_of(&mut self, count: usize, words: usize) -> &mut [u32] {
         self.padded = words.next_multiple_of(RUN);
         self.count = count;
-        self.data.resize(count * self.padded, 0);
-        &mut self.data
+        first(&mut self.data, count * self.padded)
     }
 
     /// The group that begins at `row` and has `count` rows, from word `from` (of a run's beginning) on.
