@@ -196,6 +196,7 @@ fn plan(
             let plan = SessionPlan {
                 reliability: true,
                 consistency: true,
+                expected: Vec::new(),
             };
             let frame = plan
                 .sessions(&context, Arc::new(Tap::new(scored, |_| Ok(()))))
@@ -276,6 +277,7 @@ fn main() {
         signals: None,
         rules: rules(),
         engine: engine.clone(),
+        judge: None,
         report: true,
     };
     report(

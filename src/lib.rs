@@ -13,14 +13,18 @@
     )
 )]
 
+pub mod analytics;
 pub mod cli;
 pub mod config;
 pub mod embed;
 pub mod encoder;
 pub mod engine;
+pub mod judge;
 pub mod metric;
 pub mod model;
+pub mod monitor;
 pub mod report;
 pub mod run;
+pub mod selection;
 pub mod text;
 pub mod trace;

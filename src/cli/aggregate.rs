@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{AnyError, Outcome, outcome, request};
 use crate::config::{Settings, SettingsError};
-use crate::metric::Level;
+use crate::metric::Method;
 use crate::run::{AggregateRequest, CacheChoice, aggregate};
 
 /// Flags of `aggregate`.
@@ -48,7 +48,7 @@ pub(super) fn run(args: AggregateArgs, config: Option<&Path>) -> Result<Outcome,
     }
     let session_metrics = crate::metric::ALL
         .iter()
-        .filter(|m| m.level == Level::Session);
+        .filter(|m| m.method == Method::Aggregate);
     if settings.metrics.is_none() {
         settings.metrics = Some(session_metrics.map(|m| m.name.to_owned()).collect());
     }
@@ -56,10 +56,10 @@ pub(super) fn run(args: AggregateArgs, config: Option<&Path>) -> Result<Outcome,
     if let Some(metric) = rules
         .metrics
         .iter()
-        .find(|m| crate::metric::find(m).is_some_and(|m| m.level == Level::Trace))
+        .find(|m| crate::metric::find(m).is_some_and(|m| m.method != Method::Aggregate))
     {
         return Err(SettingsError(format!(
-            "--metrics {metric}: aggregate computes session metrics only; use score"
+            "--metrics {metric}: aggregate computes session metrics from signals only; use score"
         ))
         .into());
     }

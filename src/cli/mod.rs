@@ -2,10 +2,19 @@
 
 mod aggregate;
 mod embed;
+mod judge_file;
+mod judge_request;
+mod listing;
 mod metrics;
+mod monitor;
+mod monitor_flags;
+mod monitor_run;
 mod outcome;
+mod plan;
 mod progress;
 mod request;
+mod runs;
+mod runs_flags;
 mod score;
 mod sql;
 
@@ -41,10 +50,16 @@ pub struct Cli {
 enum Command {
     /// Score traces: coherence, loops, and the reliability and consistency of sessions
     Score(score::ScoreArgs),
+    /// Count what judges would be asked and what it would cost; sends nothing
+    Plan(plan::PlanArgs),
     /// Session scores from trace signals that exist already; loads no model
     Aggregate(aggregate::AggregateArgs),
     /// Write vectors beside the columns of a file
     Embed(embed::EmbedArgs),
+    /// Finished runs and their scores over time
+    Runs(runs::RunsArgs),
+    /// Runs that are made again and again
+    Monitor(monitor::MonitorArgs),
     /// Query files with SQL and nightmill's functions
     Sql(sql::SqlArgs),
     /// List all metrics
@@ -62,8 +77,11 @@ impl Cli {
         let result =
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match self.command {
                 Command::Score(args) => score::run(args, config),
+                Command::Plan(args) => plan::run(args, config),
                 Command::Aggregate(args) => aggregate::run(args, config),
                 Command::Embed(args) => embed::run(args, config),
+                Command::Runs(args) => runs::run(args),
+                Command::Monitor(args) => monitor::run(args, config),
                 Command::Sql(args) => sql::run(args, config),
                 Command::Metrics(args) => metrics::run(&args),
             }));

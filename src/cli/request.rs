@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use super::judge_file::JudgeFile;
 use crate::config::{Settings, SettingsError, bytes, number_pairs, split_pairs};
-use crate::metric::{ALL, SignalWeights};
+use crate::metric::{ALL, CONVERSATION, SignalWeights};
 use crate::run::{CacheChoice, EngineRequest, Gate, Rules};
 use crate::text::TextMode;
 use crate::trace::{ColumnMap, OnBadFile, SourceFormat};
 
 /// An error message about settings.
-fn wrong<T>(message: String) -> Result<T, SettingsError> {
+pub(super) fn wrong<T>(message: String) -> Result<T, SettingsError> {
     Err(SettingsError(message))
 }
 
@@ -23,7 +24,7 @@ fn metric_name(setting: &str, name: &str) -> Result<String, SettingsError> {
     }
 }
 
-fn one_of<T: Copy>(
+pub(super) fn one_of<T: Copy>(
     setting: &str,
     given: Option<&str>,
     choices: &[(&str, T)],
@@ -41,7 +42,7 @@ fn one_of<T: Copy>(
     }
 }
 
-fn count(
+pub(super) fn count(
     setting: &str,
     text: Option<&str>,
     least: usize,
@@ -68,7 +69,10 @@ fn within_unit(setting: &str, pairs: &[(String, f64)]) -> Result<(), SettingsErr
 /// Metrics, thresholds, weights and gates.
 pub(super) fn rules(settings: &Settings) -> Result<Rules, SettingsError> {
     let metrics: Vec<String> = match &settings.metrics {
-        None => ALL.iter().map(|m| m.name.to_owned()).collect(),
+        None => crate::metric::unjudged()
+            .map(|m| m.name.to_owned())
+            .collect(),
+        Some(names) if names == &["all"] => ALL.iter().map(|m| m.name.to_owned()).collect(),
         Some(names) if names.is_empty() => {
             return wrong("--metrics: name at least one metric".into());
         }
@@ -88,10 +92,18 @@ pub(super) fn rules(settings: &Settings) -> Result<Rules, SettingsError> {
         settings.threshold.as_deref().unwrap_or_default(),
     )?;
     within_unit("threshold", &thresholds)?;
-    let thresholds = thresholds
+    let mut thresholds = thresholds
         .into_iter()
         .map(|(name, value)| Ok((metric_name("threshold", &name)?, value)))
         .collect::<Result<BTreeMap<_, _>, SettingsError>>()?;
+    // The bar of a verdict and the threshold of its metric are one; the flag wins over the file.
+    if let Some(path) = &settings.judge.judge_config
+        && metrics.iter().any(|name| name == CONVERSATION)
+        && !thresholds.contains_key(CONVERSATION)
+    {
+        let percent = JudgeFile::read(path)?.config.pass_threshold;
+        thresholds.insert(CONVERSATION.to_owned(), percent / 100.0);
+    }
     let weights = number_pairs("weights", settings.weights.as_deref().unwrap_or_default())?;
     for (name, _) in &weights {
         if !crate::metric::SIGNALS

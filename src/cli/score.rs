@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::progress::ProgressBar;
-use super::{AnyError, Outcome, outcome, request};
+use super::{AnyError, Outcome, judge_request, outcome, request};
 use crate::config::Settings;
 use crate::run::{CacheChoice, Progress, ScoreRequest, score};
 
@@ -29,6 +29,7 @@ pub(super) struct ScoreArgs {
 pub(super) fn run(args: ScoreArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
     let settings = args.settings.complete(config)?;
     request::local_paths(&args.paths)?;
+    let rules = request::rules(&settings)?;
     let request = ScoreRequest {
         paths: args.paths,
         out: args.out,
@@ -37,7 +38,8 @@ pub(super) fn run(args: ScoreArgs, config: Option<&Path>) -> Result<Outcome, Any
         map: request::column_map(&settings)?,
         on_bad_file: request::on_bad_file(&settings)?,
         signals: settings.signals.clone(),
-        rules: request::rules(&settings)?,
+        judge: judge_request::judge(&settings, &rules)?,
+        rules,
         engine: request::engine(&settings, CacheChoice::User)?,
         report: !args.no_report,
     };

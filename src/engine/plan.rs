@@ -209,16 +209,18 @@ impl ScorePlan {
 }
 
 /// The second half: sessions from scored traces.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct SessionPlan {
     /// Compute `agent_reliability`.
     pub reliability: bool,
     /// Compute `agent_consistency`.
     pub consistency: bool,
+    /// Signals that every trace should have; those that some lack are counted.
+    pub expected: Vec<String>,
 }
 
 impl SessionPlan {
-    /// One row a session, in their order: `session_id`, `project_id`, `traces`, `first_started_at`,
+    /// One row a session, in their order: `session_id`, `project_id`, `traces`, `missing_signals`, `first_started_at`,
     /// `last_started_at`, `agent_reliability`, `agent_consistency` (structs or null).
     ///
     /// `traces` has the columns of scored traces in session order.
@@ -242,8 +244,17 @@ impl SessionPlan {
             }
             false => "NULL".to_owned(),
         };
+        let missing: Vec<String> = self
+            .expected
+            .iter()
+            .map(|signal| format!("count(*) - count({signal})"))
+            .collect();
+        let missing = match missing.is_empty() {
+            true => "count(*) - count(*)".to_owned(),
+            false => missing.join(" + "),
+        };
         let sql = format!(
-            "SELECT session_id, project_id, count(*) AS traces, min(started_at) AS first_started_at, \
+            "SELECT session_id, project_id, count(*) AS traces, {missing} AS missing_signals, min(started_at) AS first_started_at, \
                max(started_at) AS last_started_at, {} AS agent_reliability, {} AS agent_consistency \
              FROM scored WHERE session_id IS NOT NULL GROUP BY session_id, project_id \
              ORDER BY session_id ASC NULLS LAST, project_id ASC NULLS LAST",

@@ -23,10 +23,13 @@ use futures::StreamExt;
 /// Sees every batch, in the plan's order.
 type OnBatch = dyn FnMut(&RecordBatch) -> Result<()> + Send;
 
+/// Who watches; nobody any more once the tap is closed.
+type Watcher = Arc<Mutex<Option<Box<OnBatch>>>>;
+
 /// A table that is the rest of a plan, with somebody watching its single, ordered output.
 pub struct Tap {
     input: Arc<dyn ExecutionPlan>,
-    on_batch: Arc<Mutex<Box<OnBatch>>>,
+    watcher: Watcher,
 }
 
 impl Tap {
@@ -37,8 +40,14 @@ impl Tap {
     ) -> Self {
         Self {
             input,
-            on_batch: Arc::new(Mutex::new(Box::new(on_batch))),
+            watcher: Arc::new(Mutex::new(Some(Box::new(on_batch)))),
         }
+    }
+
+    /// Lets the watcher go. A plan may be held longer than it runs, and with it whatever the watcher holds.
+    pub fn close(&self) {
+        let mut watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
+        *watcher = None;
     }
 }
 
@@ -66,7 +75,7 @@ impl TableProvider for Tap {
         let properties = Arc::clone(self.input.properties());
         let tap: Arc<dyn ExecutionPlan> = Arc::new(TapExec {
             input: Arc::clone(&self.input),
-            on_batch: Arc::clone(&self.on_batch),
+            watcher: Arc::clone(&self.watcher),
             properties,
         });
         match projection {
@@ -95,7 +104,7 @@ fn project(input: Arc<dyn ExecutionPlan>, columns: &[usize]) -> Result<Arc<dyn E
 
 struct TapExec {
     input: Arc<dyn ExecutionPlan>,
-    on_batch: Arc<Mutex<Box<OnBatch>>>,
+    watcher: Watcher,
     properties: Arc<PlanProperties>,
 }
 
@@ -152,7 +161,7 @@ impl ExecutionPlan for TapExec {
         };
         Ok(Arc::new(Self {
             input,
-            on_batch: Arc::clone(&self.on_batch),
+            watcher: Arc::clone(&self.watcher),
             properties,
         }))
     }
@@ -171,11 +180,14 @@ impl ExecutionPlan for TapExec {
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         let input = self.input.execute(partition, context)?;
-        let on_batch = Arc::clone(&self.on_batch);
+        let watcher = Arc::clone(&self.watcher);
         let stream = input.map(move |batch| {
             let batch = batch?;
-            let mut on_batch = on_batch.lock().unwrap_or_else(PoisonError::into_inner);
-            on_batch(&batch)?;
+            let mut watcher = watcher.lock().unwrap_or_else(PoisonError::into_inner);
+            match watcher.as_mut() {
+                Some(on_batch) => on_batch(&batch)?,
+                None => return internal_err!("a plan went on after its tap was closed"),
+            }
             Ok(batch)
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(

@@ -14,7 +14,7 @@ mod vector;
 
 pub use metadata::Metadata;
 pub use number::{clamp01, round4, stored_value};
-pub use registry::{ALL, Level, Method, MetricInfo, find};
+pub use registry::{ALL, CONVERSATION, Level, Method, MetricInfo, find, unjudged};
 pub use signals::{SIGNALS, SessionSignals, SignalWeights, Signals, WeightError};
 pub use vector::{NonFinite, cosine_similarity, distance, norm_squared};
 

@@ -28,14 +28,17 @@ pub enum Method {
     Embedding,
     /// By folding trace signals.
     Aggregate,
+    /// By asking a judge model.
+    Judge,
 }
 
 impl Method {
-    /// `embedding` or `aggregate`.
+    /// `embedding`, `aggregate` or `judge`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Embedding => "embedding",
             Self::Aggregate => "aggregate",
+            Self::Judge => "judge",
         }
     }
 }
@@ -57,6 +60,11 @@ pub struct MetricInfo {
     pub meaning: &'static str,
 }
 
+/// The metric of whole conversations: a judge reads each session once and scores it on several scales.
+pub const CONVERSATION: &str = "conversation";
+/// The bar of the judge of conversations unless another is given: 75 of 100.
+const CONVERSATION_THRESHOLD: f64 = 0.75;
+
 /// All metrics, trace metrics first.
 pub const ALL: &[MetricInfo] = &[
     MetricInfo {
@@ -74,6 +82,62 @@ pub const ALL: &[MetricInfo] = &[
         default_threshold: DEFAULT_THRESHOLD,
         inputs: &["output"],
         meaning: "Whether the output repeats one of the last outputs of its session (1 = new, 0 = a repetition).",
+    },
+    MetricInfo {
+        name: "task_completion",
+        level: Level::Trace,
+        method: Method::Judge,
+        default_threshold: DEFAULT_THRESHOLD,
+        inputs: &["trace"],
+        meaning: "How much of what the user wanted was done, by the trace's outcome (1 = all of it).",
+    },
+    MetricInfo {
+        name: "tool_correctness",
+        level: Level::Trace,
+        method: Method::Judge,
+        default_threshold: DEFAULT_THRESHOLD,
+        inputs: &["trace"],
+        meaning: "Whether the right tools were called, none too many and none too few (1 = the right ones).",
+    },
+    MetricInfo {
+        name: "argument_correctness",
+        level: Level::Trace,
+        method: Method::Judge,
+        default_threshold: DEFAULT_THRESHOLD,
+        inputs: &["trace"],
+        meaning: "The share of tool calls whose arguments fit the task (1 = all, also without any call).",
+    },
+    MetricInfo {
+        name: "step_efficiency",
+        level: Level::Trace,
+        method: Method::Judge,
+        default_threshold: DEFAULT_THRESHOLD,
+        inputs: &["trace"],
+        meaning: "How few steps the trace took beyond those it needed (1 = none).",
+    },
+    MetricInfo {
+        name: "confidence",
+        level: Level::Trace,
+        method: Method::Judge,
+        default_threshold: DEFAULT_THRESHOLD,
+        inputs: &["trace"],
+        meaning: "How decided and consistent the agent acted (1 = sure of its way, 0 = lost).",
+    },
+    MetricInfo {
+        name: "plan_adherence",
+        level: Level::Trace,
+        method: Method::Judge,
+        default_threshold: DEFAULT_THRESHOLD,
+        inputs: &["trace"],
+        meaning: "Whether the agent followed its own plan (1 = step by step, also without a plan).",
+    },
+    MetricInfo {
+        name: "plan_quality",
+        level: Level::Trace,
+        method: Method::Judge,
+        default_threshold: DEFAULT_THRESHOLD,
+        inputs: &["trace"],
+        meaning: "How complete and sensible the agent's plan was for the task (1 = also without a plan).",
     },
     MetricInfo {
         name: "agent_reliability",
@@ -101,7 +165,20 @@ pub const ALL: &[MetricInfo] = &[
         ],
         meaning: "How steady the agent's confidence is over the session, other signals added (1 = steady).",
     },
+    MetricInfo {
+        name: CONVERSATION,
+        level: Level::Session,
+        method: Method::Judge,
+        default_threshold: CONVERSATION_THRESHOLD,
+        inputs: &["session"],
+        meaning: "How well the agent led the whole session, by a judge's weighted scores (1 = excellent throughout).",
+    },
 ];
+
+/// The metrics of a run that names none: all that need no judge.
+pub fn unjudged() -> impl Iterator<Item = &'static MetricInfo> {
+    ALL.iter().filter(|metric| metric.method != Method::Judge)
+}
 
 /// The metric of that name.
 pub fn find(name: &str) -> Option<&'static MetricInfo> {

@@ -40,6 +40,7 @@ pub fn text(summary: &Summary) -> String {
     // Writing to a String can't fail.
     let _ = write_counts(&mut out, summary);
     let _ = write_metrics(&mut out, summary);
+    let _ = write_conversations(&mut out, summary);
     let _ = write_worst(&mut out, summary);
     let _ = write_problems(&mut out, summary);
     let _ = write_end(&mut out, summary);
@@ -114,6 +115,36 @@ fn write_metrics(out: &mut String, s: &Summary) -> std::fmt::Result {
             grouped(m.passed),
             m.threshold
         )?;
+    }
+    Ok(())
+}
+
+fn write_conversations(out: &mut String, s: &Summary) -> std::fmt::Result {
+    let Some(c) = s.judge.as_ref().and_then(|j| j.conversations.as_ref()) else {
+        return Ok(());
+    };
+    writeln!(
+        out,
+        "\n{} of {} judged, {} passed (at least {} of 100), average {}; {} failed, {} pending",
+        grouped(c.judged),
+        counted(c.conversations, "conversation"),
+        grouped(c.passed),
+        c.run.pass_threshold,
+        c.average.map_or_else(|| "–".into(), |v| format!("{v:.2}")),
+        grouped(c.failed),
+        grouped(c.pending)
+    )?;
+    if !c.metrics.is_empty() {
+        let mut metrics: Vec<_> = c.metrics.iter().collect();
+        metrics.sort_by(|a, b| a.average_score.total_cmp(&b.average_score));
+        let metrics: Vec<String> = metrics
+            .iter()
+            .map(|m| {
+                let name = plain(m.metric.as_deref().unwrap_or_default());
+                format!("{name} {:.2}", m.average_score)
+            })
+            .collect();
+        writeln!(out, "averages of 5, lowest first: {}", metrics.join(", "))?;
     }
     Ok(())
 }

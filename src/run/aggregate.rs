@@ -11,7 +11,7 @@ use super::{EngineRequest, Rules, RunDirectory, RunError, Summary, manifest};
 use crate::engine::{
     EngineOptions, SessionPlan, Tap, engine_session, for_each_batch, given_signals, traces_table,
 };
-use crate::metric::{ALL, Level, SIGNALS};
+use crate::metric::{ALL, Method, SIGNALS};
 use crate::trace::{
     BatchLimits, Code, ColumnMap, OnBadFile, Quarantine, ReadOptions, SourceFormat, TraceColumns,
     TraceSource, discover, repeated_trace_ids,
@@ -110,6 +110,8 @@ pub fn aggregate(request: &AggregateRequest) -> Result<(Summary, PathBuf), RunEr
             .filter(|e| e.code == Code::UnreadableFile)
             .count() as u64,
         failed_signals: 0,
+        pending_signals: 0,
+        judge: None,
         non_finite_signals: source.non_finite_signals(),
         unmatched_signals: 0,
         sessions_without_evidence: sessions.without_evidence.clone(),
@@ -121,7 +123,7 @@ pub fn aggregate(request: &AggregateRequest) -> Result<(Summary, PathBuf), RunEr
         tokens_per_second: None,
         metrics: ALL
             .iter()
-            .filter(|m| m.level == Level::Session && rules.wants(m.name))
+            .filter(|m| m.method == Method::Aggregate && rules.wants(m.name))
             .map(|m| distribution(m.name).summarise(m, rules.threshold(m.name)))
             .collect(),
         worst_sessions: sessions.worst.clone(),
@@ -182,6 +184,7 @@ async fn execute(
     let plan = SessionPlan {
         reliability: rules.wants("agent_reliability"),
         consistency: rules.wants("agent_consistency"),
+        expected: SIGNALS.map(|(name, _)| name.to_owned()).to_vec(),
     };
     let frame = plan.sessions(&context, Arc::new(tap)).await?;
     let mut rows = SessionRows::create(run, rules, None)?;

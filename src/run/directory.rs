@@ -8,7 +8,7 @@ use super::RunError;
 /// Written last: a directory without it is not finished.
 pub(super) const MANIFEST: &str = "manifest.json";
 /// Everything that a run directory may hold.
-const CONTENT: [&str; 8] = [
+const CONTENT: [&str; 12] = [
     LOCK,
     MANIFEST,
     "summary.json",
@@ -17,6 +17,10 @@ const CONTENT: [&str; 8] = [
     "sessions",
     "scores",
     "quarantine",
+    "judge_verdicts",
+    "judge_metric_scores",
+    "judge_outcomes",
+    "run_summary",
 ];
 const LOCK: &str = ".lock";
 /// In the hidden names of outputs under construction.

@@ -280,6 +280,7 @@ pub(super) fn runtime(threads: usize) -> Result<tokio::runtime::Runtime, RunErro
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads.max(1))
         .thread_name("plan")
+        .enable_all()
         .build()
         .map_err(|e| RunError::Plan(format!("worker threads could not be started: {e}")))
 }

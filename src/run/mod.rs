@@ -1,11 +1,18 @@
 //! Runs: from a request to a finished run directory.
 
 mod aggregate;
+mod conversation_rows;
+mod conversation_sessions;
+mod conversations;
 mod directory;
 mod embed;
 mod engine;
 mod error;
+mod history;
+mod judgements;
+mod judging;
 mod manifest;
+mod plan;
 mod quarantine_rows;
 mod score;
 mod session_rows;
@@ -13,13 +20,21 @@ mod signals_file;
 mod summary;
 mod table_writer;
 mod trace_rows;
+mod transcript_of_traces;
 mod worst;
 
 pub use aggregate::{AggregateRequest, aggregate};
+pub use conversations::{ConversationRequest, ConversationSummary};
 pub use directory::{PartialFile, RunDirectory};
 pub use embed::{EmbedRequest, EmbedSummary, embed};
 pub use engine::{CacheChoice, EngineRequest, Gpu, Target, load_service};
 pub use error::RunError;
+pub use history::{
+    HistoryError, RunStatus, ScoreQuery, StoredRun, find_runs, read_run, read_scores,
+    stored_metrics,
+};
+pub use judging::{JudgeRequest, JudgeSummary, JudgedMetricSummary, trace_status};
+pub use plan::{PlanRequest, PlanSummary, PlannedMetric, plan};
 pub use score::{Progress, ScoreRequest, score};
 pub use summary::{Distribution, Gate, GateResult, MetricSummary, Summary, WorstSession};
 pub use worst::ShownSession;
@@ -49,17 +64,19 @@ impl Rules {
         self.metrics.iter().any(|m| m == metric)
     }
 
-    /// Whether any session metric was asked for.
+    /// Whether any session metric was asked for that folds trace signals.
     pub fn wants_sessions(&self) -> bool {
         self.metrics
             .iter()
             .filter_map(|m| crate::metric::find(m))
-            .any(|m| m.level == crate::metric::Level::Session)
+            .any(|m| m.method == crate::metric::Method::Aggregate)
     }
 
-    /// Whether a trace metric is computed: asked for, or a signal of a session metric.
+    /// Whether a metric is computed: asked for, or a signal of a session metric that the local model can give.
     pub fn computes(&self, metric: &str) -> bool {
-        self.wants(metric) || self.wants_sessions()
+        use crate::metric::Method;
+        let local = crate::metric::find(metric).is_some_and(|m| m.method == Method::Embedding);
+        self.wants(metric) || (local && self.wants_sessions())
     }
 
     /// The threshold in force for a metric.
@@ -67,7 +84,10 @@ impl Rules {
         let given = self.thresholds.get(metric).copied();
         match metric {
             "loop_detection" => crate::metric::loop_detection::threshold(given),
-            _ => given.unwrap_or(crate::metric::DEFAULT_THRESHOLD),
+            _ => given.unwrap_or_else(|| {
+                crate::metric::find(metric)
+                    .map_or(crate::metric::DEFAULT_THRESHOLD, |m| m.default_threshold)
+            }),
         }
     }
 }

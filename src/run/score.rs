@@ -1,25 +1,35 @@
 //! `nightmill score`: the main job.
 
-use std::path::PathBuf;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
+use arrow::array::AsArray;
+use datafusion::prelude::{DataFrame, SessionContext};
+
+use super::conversation_sessions::{self, ChosenSession};
+use super::conversations::{self, Conversations};
 use super::engine::runtime;
+use super::judgements::Judgements;
+use super::judging::{self, JudgeRequest, JudgeSummary};
 use super::quarantine_rows;
 use super::session_rows::{SessionCounts, SessionRows};
 use super::signals_file::GivenSignals;
 use super::trace_rows::{ModelLabel, TraceCounts, TraceRows};
 use super::{
-    EngineRequest, GateResult, Rules, RunDirectory, RunError, Summary, load_service, manifest,
-    worst,
+    Distribution, EngineRequest, GateResult, Rules, RunDirectory, RunError, Summary, load_service,
+    manifest, worst,
 };
 use crate::embed::{EmbeddingCounts, EmbeddingService};
 use crate::engine::{
     EngineOptions, ScorePlan, SessionPlan, Tap, engine_session, for_each_batch, traces_table,
 };
+use crate::judge::JudgeService;
+use crate::metric::{CONVERSATION, SIGNALS};
 use crate::trace::{
-    BatchLimits, Code, ColumnMap, OnBadFile, Quarantine, ReadOptions, SourceFile, SourceFormat,
-    TraceColumns, TraceSource, discover, repeated_trace_ids,
+    BatchLimits, Code, ColumnMap, DocumentSource, OnBadFile, Quarantine, ReadOptions, SourceFile,
+    SourceFormat, TraceColumns, TraceSource, discover, repeated_trace_ids,
 };
 
 /// A validated request.
@@ -43,6 +53,8 @@ pub struct ScoreRequest {
     pub rules: Rules,
     /// Model, threads and memory.
     pub engine: EngineRequest,
+    /// Judges, if any metric asks one.
+    pub judge: Option<JudgeRequest>,
     /// Write report.html.
     pub report: bool,
 }
@@ -139,7 +151,9 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
     let columns = TraceColumns {
         input: rules.computes("coherence"),
         output: true,
-        session_required: rules.wants("loop_detection") || rules.wants_sessions(),
+        session_required: rules.wants("loop_detection")
+            || rules.wants_sessions()
+            || rules.wants(CONVERSATION),
         signals: Vec::new(),
     };
     let quarantine = Arc::new(Quarantine::default());
@@ -158,6 +172,15 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
     let mut inputs: Vec<PathBuf> = files.iter().map(|file| file.path.clone()).collect();
     inputs.extend(request.signals.as_ref().map(PathBuf::from));
     inputs.extend(request.engine.model.clone());
+    inputs.extend(request.judge.as_ref().map(|judge| judge.ledger.clone()));
+    // Providers, keys and the ledger are checked before anything takes time.
+    let judges = judging::judged_metrics(rules);
+    let judge = match &request.judge {
+        Some(judge) if !judges.is_empty() || judge.conversation.is_some() => {
+            Some((judge, judge.service_of_run(&judges)?))
+        }
+        _ => None,
+    };
     let run = RunDirectory::create(&request.out, request.overwrite, &inputs)?;
     let merge_repeated = repeats(request, &files)?;
     stages.end("open and check");
@@ -167,25 +190,73 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
     let _ = progress.service.set(Arc::clone(&service));
     stages.end("load model");
 
-    progress.enter("scoring");
     let runtime = runtime(request.engine.threads)?;
-    let (traces, sessions, given) = runtime.block_on(execute(
+    let mut given = match &request.signals {
+        Some(path) => runtime.block_on(GivenSignals::read(path))?,
+        None => GivenSignals::none(),
+    };
+    let given_ids = given.ids();
+    let work = Work {
         request,
+        service: Arc::clone(&service),
+        merge_repeated,
+    };
+    let mut texts_seen_before = 0;
+    let judged = match &judge {
+        None => None,
+        Some((judge, judges)) => {
+            progress.enter("judging");
+            let judged = runtime.block_on(work.judge(judge, judges, &files, &given, &run))?;
+            // What the condition embedded is counted once, by the pass that writes.
+            texts_seen_before = service.counts().texts;
+            stages.end("judge");
+            Some(judged)
+        }
+    };
+    let (store, judge_summary, conversations) = match judged {
+        None => (None, None, None),
+        Some(judged) => (judged.traces, Some(judged.summary), judged.conversations),
+    };
+    for signal in ["confidence", "tool_correctness"] {
+        for (trace_id, score) in store
+            .as_ref()
+            .map_or(Ok(Vec::new()), |s| s.scores(signal))?
+        {
+            given.add(&trace_id, signal, score);
+        }
+    }
+
+    progress.enter("scoring");
+    let (traces, sessions) = runtime.block_on(work.score(
         &run,
         Arc::clone(&source),
-        Arc::clone(&service),
-        merge_repeated,
+        &given,
+        given_ids.clone(),
+        store,
     ))?;
+    if let Some(conversations) = &conversations {
+        conversations.scores.append(&run)?;
+    }
     service.finish();
-    let counts = service.counts();
+    let mut counts = service.counts();
+    counts.texts -= texts_seen_before;
     stages.end_as_two("embed", counts.embed_seconds, "read, score and write");
 
     progress.enter("writing the report");
-    let mut summary = summarise(request, &source, &quarantine, traces, sessions, counts)?;
-    if let Some(given) = given {
-        summary.non_finite_signals = given.non_finite;
-        summary.unmatched_signals = given.unmatched;
-    }
+    let unmatched = given_ids.len() as u64 - traces.with_given_signals;
+    let conversations = conversations.map(|c| c.distribution).unwrap_or_default();
+    let mut summary = summarise(
+        request,
+        &source,
+        &quarantine,
+        traces,
+        sessions,
+        &conversations,
+        counts,
+    )?;
+    summary.non_finite_signals = given.non_finite;
+    summary.unmatched_signals = unmatched;
+    summary.judge = judge_summary;
     let entries = quarantine.sorted();
     quarantine_rows::write(&run, &entries)?;
     summary.quarantine = quarantine_rows::summarise(&entries);
@@ -242,7 +313,7 @@ fn write_report(
 }
 
 /// Whether trace ids repeat. Reads the id column alone.
-fn repeats(request: &ScoreRequest, files: &[SourceFile]) -> Result<bool, RunError> {
+pub(super) fn repeats(request: &ScoreRequest, files: &[SourceFile]) -> Result<bool, RunError> {
     let columns = TraceColumns {
         input: false,
         output: false,
@@ -260,89 +331,229 @@ fn repeats(request: &ScoreRequest, files: &[SourceFile]) -> Result<bool, RunErro
     Ok(repeated_trace_ids(open, most)?)
 }
 
-struct Given {
-    non_finite: u64,
-    unmatched: u64,
+/// What judges said of a run.
+struct Judged {
+    /// Of traces, if any metric of traces asks a judge.
+    traces: Option<Judgements>,
+    /// Of sessions, if conversations are judged.
+    conversations: Option<Conversations>,
+    summary: JudgeSummary,
 }
 
-async fn execute(
-    request: &ScoreRequest,
-    run: &RunDirectory,
-    source: Arc<TraceSource>,
-    service: Arc<EmbeddingService>,
-    merge_repeated: bool,
-) -> Result<(TraceCounts, SessionCounts, Option<Given>), RunError> {
-    let rules = &request.rules;
-    let labels = ModelLabel {
-        model: service.model().name.clone(),
-        precision: service.model().encoder.precision().into(),
-    };
-    let context = engine_session(&EngineOptions {
-        threads: request.engine.threads,
-        memory: request.engine.plan_memory(),
-        spill_folder: run.work(),
-        embedding: Some(service),
-        window: rules.window,
-        weights: rules.weights.clone(),
-        text_mode: rules.text_mode,
-    })?;
-    context.register_table(
-        "traces",
-        Arc::new(traces_table(source, request.engine.threads)?),
-    )?;
-    let given = match &request.signals {
-        Some(path) => Some(GivenSignals::read(path).await?),
-        None => None,
-    };
-    if let Some(given) = &given {
-        context.register_table("signals", given.table()?)?;
-    }
-    let plan = ScorePlan {
-        merge_repeated,
-        given_signals: given.as_ref().map(|g| g.names.clone()).unwrap_or_default(),
-        coherence: rules.computes("coherence"),
-        loop_detection: rules.computes("loop_detection"),
-    };
-    let scored = plan.scored(&context).await?.create_physical_plan().await?;
-    tracing::debug!(plan = %datafusion::physical_plan::displayable(scored.as_ref()).indent(false), "plan of traces");
+/// What the passes over the traces of a run have in common.
+pub(super) struct Work<'r> {
+    pub request: &'r ScoreRequest,
+    pub service: Arc<EmbeddingService>,
+    pub merge_repeated: bool,
+}
 
-    let trace_rows = TraceRows::create(
-        run,
-        rules,
-        Some(labels.clone()),
-        given.as_ref().map(|g| g.ids.clone()),
-    )?;
-    let (sender, writer) = trace_rows.on_own_thread()?;
-    let tap = Tap::new(scored, move |batch| {
-        // The writer only stops listening when it has failed; its own error is the one to report.
-        sender.send(batch.clone()).map_err(|_| {
-            crate::engine::external(RunError::Plan("trace rows can't be written".into()))
+impl Work<'_> {
+    /// The plan of the traces of `source`, scored.
+    async fn scored(
+        &self,
+        spill_folder: PathBuf,
+        source: Arc<TraceSource>,
+        given: &GivenSignals,
+        (coherence, loop_detection): (bool, bool),
+    ) -> Result<(SessionContext, DataFrame), RunError> {
+        let (request, rules) = (self.request, &self.request.rules);
+        let context = engine_session(&EngineOptions {
+            threads: request.engine.threads,
+            memory: request.engine.plan_memory(),
+            spill_folder,
+            embedding: Some(Arc::clone(&self.service)),
+            window: rules.window,
+            weights: rules.weights.clone(),
+            text_mode: rules.text_mode,
+        })?;
+        let traces = traces_table(source, request.engine.threads)?;
+        context.register_table("traces", Arc::new(traces))?;
+        if !given.names.is_empty() {
+            context.register_table("signals", given.table()?)?;
+        }
+        let plan = ScorePlan {
+            merge_repeated: self.merge_repeated,
+            given_signals: given.names.clone(),
+            coherence,
+            loop_detection,
+        };
+        let frame = plan.scored(&context).await?;
+        Ok((context, frame))
+    }
+
+    /// Chooses traces and judges them, and the sessions that they belong to.
+    async fn judge(
+        &self,
+        judge: &JudgeRequest,
+        judges: &JudgeService,
+        files: &[SourceFile],
+        given: &GivenSignals,
+        run: &RunDirectory,
+    ) -> Result<Judged, RunError> {
+        let rules = &self.request.rules;
+        let passing = match &judge.condition {
+            None => None,
+            Some(condition) => Some(self.passing(condition, files, given, &run.work()).await?),
+        };
+        let documents = Arc::new(DocumentSource::new(
+            files.to_vec(),
+            self.request.map.clone(),
+        ));
+        let selection = judging::select(judge, &documents, passing.as_ref(), self.merge_repeated)?;
+        let chosen = selection.count();
+        tracing::info!(traces = chosen, "judging");
+        let sessions = match &judge.conversation {
+            None => Vec::new(),
+            Some(_) => conversation_sessions::choose(&documents, &selection, self.merge_repeated)?,
+        };
+        let traces = match judging::judged_metrics(rules).is_empty() {
+            true => None,
+            false => {
+                let store = Judgements::create(&run.work())?;
+                let documents = Arc::clone(&documents);
+                let judged =
+                    judging::judge_all(judge, rules, judges, documents, selection, given, store);
+                Some(judged.await?)
+            }
+        };
+        let conversations = self
+            .judge_conversations(judge, judges, documents, sessions, run)
+            .await?;
+        let of_sessions = conversations.as_ref().map(|c| c.summary.clone());
+        let summary =
+            judging::summarise(judge, rules, judges, chosen, traces.as_ref(), of_sessions)?;
+        Ok(Judged {
+            traces,
+            conversations,
+            summary,
         })
-    });
-    let sessions = SessionPlan {
-        reliability: rules.wants("agent_reliability"),
-        consistency: rules.wants("agent_consistency"),
-    };
-    let frame = sessions.sessions(&context, Arc::new(tap)).await?;
-    let mut session_rows = SessionRows::create(run, rules, Some(labels))?;
-    let ran = for_each_batch(frame, |batch| {
-        session_rows.write(&batch).map_err(crate::engine::external)
-    })
-    .await;
-    // The plan and with it the channel's sending end are gone; the writer comes to its end.
-    drop(context);
-    let written = writer
-        .join()
-        .map_err(|_| RunError::Plan("the writer of trace rows panicked".into()))?;
-    let (last_part, mut trace_counts) = written?;
-    trace_counts.merged = merge_repeated;
-    ran?;
-    let session_counts = session_rows.finish(last_part + 1)?;
-    let given = given.map(|given| Given {
-        non_finite: given.non_finite,
-        unmatched: given.ids.len() as u64 - trace_counts.with_given_signals,
-    });
-    Ok((trace_counts, session_counts, given))
+    }
+
+    /// Judges sessions as conversations, if that was asked for.
+    async fn judge_conversations(
+        &self,
+        judge: &JudgeRequest,
+        judges: &JudgeService,
+        documents: Arc<DocumentSource>,
+        sessions: Vec<ChosenSession>,
+        run: &RunDirectory,
+    ) -> Result<Option<Conversations>, RunError> {
+        let Some(request) = &judge.conversation else {
+            return Ok(None);
+        };
+        let rules = &self.request.rules;
+        let calls = judge.concurrency;
+        let judged =
+            conversations::judge_all(request, calls, rules, judges, documents, sessions, run);
+        judged.await.map(Some)
+    }
+
+    /// The traces whose signals pass a condition.
+    pub async fn passing(
+        &self,
+        condition: &str,
+        files: &[SourceFile],
+        given: &GivenSignals,
+        spill_folder: &Path,
+    ) -> Result<HashSet<String>, RunError> {
+        let wrong = |e: datafusion::error::DataFusionError| {
+            RunError::Request(format!(
+                "--judge-where `{condition}`: {}",
+                RunError::from(e)
+            ))
+        };
+        // A signal that the condition names is computed, also if the run itself does not ask for it.
+        let needs =
+            |signal: &str| self.request.rules.computes(signal) || condition.contains(signal);
+        let signals = (needs("coherence"), needs("loop_detection"));
+        let columns = TraceColumns {
+            input: signals.0,
+            output: true,
+            session_required: false,
+            signals: Vec::new(),
+        };
+        // The pass that writes reports what is wrong with rows; here they are only left out.
+        let source = TraceSource::open(
+            files.to_vec(),
+            reading(self.request, columns),
+            Arc::default(),
+        )?;
+        let (_context, frame) = self
+            .scored(spill_folder.to_owned(), Arc::new(source), given, signals)
+            .await?;
+        let condition = frame.parse_sql_expr(condition).map_err(wrong)?;
+        let frame = frame.filter(condition).map_err(wrong)?;
+        let frame = frame.select_columns(&["trace_id"])?;
+        let mut passing = HashSet::new();
+        for_each_batch(frame, |batch| {
+            let ids = batch.column(0).as_string::<i32>();
+            passing.extend(ids.iter().flatten().map(str::to_owned));
+            Ok(())
+        })
+        .await
+        .map_err(wrong)?;
+        Ok(passing)
+    }
+
+    /// Scores traces and sessions and writes their tables.
+    async fn score(
+        &self,
+        run: &RunDirectory,
+        source: Arc<TraceSource>,
+        given: &GivenSignals,
+        given_ids: HashSet<String>,
+        judgements: Option<Judgements>,
+    ) -> Result<(TraceCounts, SessionCounts), RunError> {
+        let rules = &self.request.rules;
+        let labels = ModelLabel {
+            model: self.service.model().name.clone(),
+            precision: self.service.model().encoder.precision().into(),
+        };
+        let signals = (
+            rules.computes("coherence"),
+            rules.computes("loop_detection"),
+        );
+        let (context, frame) = self.scored(run.work(), source, given, signals).await?;
+        let scored = frame.create_physical_plan().await?;
+        tracing::debug!(plan = %datafusion::physical_plan::displayable(scored.as_ref()).indent(false), "plan of traces");
+
+        let expected = SIGNALS
+            .iter()
+            .map(|(name, _)| *name)
+            .filter(|name| rules.computes(name) || given.names.iter().any(|n| n == name));
+        let expected = expected.map(str::to_owned).collect();
+        let trace_rows =
+            TraceRows::create(run, rules, Some(labels.clone()), given_ids, judgements)?;
+        let (sender, writer) = trace_rows.on_own_thread()?;
+        let tap = Arc::new(Tap::new(scored, move |batch| {
+            // The writer only stops listening when it has failed; its own error is the one to report.
+            sender.send(batch.clone()).map_err(|_| {
+                crate::engine::external(RunError::Plan("trace rows can't be written".into()))
+            })
+        }));
+        let sessions = SessionPlan {
+            reliability: rules.wants("agent_reliability"),
+            consistency: rules.wants("agent_consistency"),
+            expected,
+        };
+        let table = Arc::clone(&tap);
+        let frame = sessions.sessions(&context, table).await?;
+        let mut session_rows = SessionRows::create(run, rules, Some(labels))?;
+        let ran = for_each_batch(frame, |batch| {
+            session_rows.write(&batch).map_err(crate::engine::external)
+        })
+        .await;
+        // The channel's sending end goes, and the writer comes to its end.
+        tap.close();
+        let written = writer
+            .join()
+            .map_err(|_| RunError::Plan("the writer of trace rows panicked".into()))?;
+        let (last_part, mut trace_counts) = written?;
+        trace_counts.merged = self.merge_repeated;
+        ran?;
+        let session_counts = session_rows.finish(last_part + 1)?;
+        Ok((trace_counts, session_counts))
+    }
 }
 
 pub(super) fn gate_results(rules: &Rules, mean: impl Fn(&str) -> Option<f64>) -> Vec<GateResult> {
@@ -367,6 +578,7 @@ fn summarise(
     quarantine: &Quarantine,
     traces: TraceCounts,
     sessions: SessionCounts,
+    conversations: &Distribution,
     embedding: EmbeddingCounts,
 ) -> Result<Summary, RunError> {
     let rules = &request.rules;
@@ -379,18 +591,18 @@ fn summarise(
             traces.traces
         ))
     })?;
+    let nothing = Distribution::default();
     let distribution = |name: &str| match name {
         "coherence" => &traces.coherence,
         "loop_detection" => &traces.loop_detection,
         "agent_reliability" => &sessions.reliability,
-        _ => &sessions.consistency,
+        "agent_consistency" => &sessions.consistency,
+        CONVERSATION => conversations,
+        judged => traces.judged.get(judged).unwrap_or(&nothing),
     };
     let metrics = crate::metric::ALL
         .iter()
-        .filter(|m| {
-            rules.wants(m.name)
-                || (m.level == crate::metric::Level::Trace && rules.computes(m.name))
-        })
+        .filter(|m| rules.computes(m.name))
         .map(|m| distribution(m.name).summarise(m, rules.threshold(m.name)))
         .collect();
     let unreadable = quarantine
@@ -412,6 +624,8 @@ fn summarise(
         quarantined,
         unreadable_files: unreadable,
         failed_signals: traces.failed_signals,
+        pending_signals: traces.pending_signals,
+        judge: None,
         non_finite_signals: 0,
         unmatched_signals: 0,
         sessions_without_evidence: sessions.without_evidence.clone(),

@@ -10,6 +10,7 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema, SchemaRef, TimeUnit};
 
+use super::judgements::Status;
 use super::summary::WorstSession;
 use super::table_writer::{TableWriter, part_path};
 use super::trace_rows::{ModelLabel, ScoreRow, ScoreRows, scores_schema};
@@ -31,6 +32,7 @@ fn sessions_schema() -> SchemaRef {
         Field::new("session_id", DataType::Utf8, false),
         Field::new("project_id", DataType::Utf8, true),
         count("traces", false),
+        count("missing_signals", false),
         time("first_started_at"),
         time("last_started_at"),
         Field::new("agent_reliability", DataType::Float64, true),
@@ -193,13 +195,14 @@ impl SessionRows {
                     project_id,
                     metric: name,
                     score_raw: (!withheld).then_some(scored.score_raw),
-                    failed: false,
+                    status: Status::Success.name(),
                     threshold: Some(threshold),
                     passed: (!withheld).then_some(scored.score >= threshold),
                     reason: scored.reason,
                     metadata: scored.details,
                     evaluated_traces: Some(scored.evaluated),
                     environment: None,
+                    judge: None,
                 });
             }
             let flagged = metrics[0].1.as_ref().and_then(|m| m.flagged(row));
@@ -227,6 +230,7 @@ impl SessionRows {
             Arc::clone(column("session_id")?),
             Arc::clone(column("project_id")?),
             Arc::clone(column("traces")?),
+            Arc::clone(column("missing_signals")?),
             Arc::clone(column("first_started_at")?),
             Arc::clone(column("last_started_at")?),
             Arc::new(reliability.finish()),

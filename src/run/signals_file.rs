@@ -21,9 +21,10 @@ pub(super) struct GivenSignals {
     pub names: Vec<String>,
     /// NaN and infinite values, read as missing.
     pub non_finite: u64,
-    /// The trace ids, each once.
-    pub ids: std::collections::HashSet<String>,
-    batch: RecordBatch,
+    /// Values in the order of `names`, as far as they go; by trace.
+    by_trace: HashMap<String, Vec<Option<f64>>>,
+    /// The trace ids as they came.
+    order: Vec<String>,
 }
 
 impl GivenSignals {
@@ -129,41 +130,83 @@ impl GivenSignals {
                 }
             }
         }
-        let mut ids = StringBuilder::new();
-        let mut columns: Vec<Float64Builder> =
-            names.iter().map(|_| Float64Builder::new()).collect();
-        for id in &order {
-            ids.append_value(id);
-            for (builder, value) in columns.iter_mut().zip(&by_trace[id]) {
-                builder.append_option(*value);
-            }
-        }
-        let mut fields = vec![Field::new("trace_id", DataType::Utf8, false)];
-        fields.extend(
-            names
-                .iter()
-                .map(|name| Field::new(name, DataType::Float64, true)),
-        );
-        let mut arrays: Vec<ArrayRef> = vec![Arc::new(ids.finish())];
-        arrays.extend(
-            columns
-                .into_iter()
-                .map(|mut c| Arc::new(c.finish()) as ArrayRef),
-        );
-        let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(failed)?;
         Ok(Self {
             names,
             non_finite,
-            ids: order.into_iter().collect(),
-            batch,
+            by_trace,
+            order,
         })
+    }
+
+    /// No signals yet.
+    pub fn none() -> Self {
+        Self {
+            names: Vec::new(),
+            non_finite: 0,
+            by_trace: HashMap::new(),
+            order: Vec::new(),
+        }
+    }
+
+    /// The trace ids, each once.
+    pub fn ids(&self) -> std::collections::HashSet<String> {
+        self.order.iter().cloned().collect()
+    }
+
+    /// Whether a trace has a signal.
+    pub fn has(&self, trace_id: &str, name: &str) -> bool {
+        let at = self.names.iter().position(|n| n == name);
+        at.is_some_and(|at| {
+            self.by_trace
+                .get(trace_id)
+                .is_some_and(|values| values.get(at).is_some_and(Option::is_some))
+        })
+    }
+
+    /// Adds a signal of a trace that has none of that name.
+    pub fn add(&mut self, trace_id: &str, name: &str, value: f64) {
+        let at = match self.names.iter().position(|n| n == name) {
+            Some(at) => at,
+            None => {
+                self.names.push(name.to_owned());
+                self.names.len() - 1
+            }
+        };
+        let values = self.by_trace.entry(trace_id.to_owned()).or_insert_with(|| {
+            self.order.push(trace_id.to_owned());
+            Vec::new()
+        });
+        if values.len() <= at {
+            values.resize(at + 1, None);
+        }
+        values[at].get_or_insert(value);
     }
 
     /// The signals as a table with unique trace ids.
     pub fn table(&self) -> Result<Arc<dyn TableProvider>, RunError> {
+        let mut ids = StringBuilder::new();
+        let mut columns: Vec<Float64Builder> =
+            self.names.iter().map(|_| Float64Builder::new()).collect();
+        for id in &self.order {
+            ids.append_value(id);
+            let values = self.by_trace.get(id);
+            for (at, builder) in columns.iter_mut().enumerate() {
+                builder.append_option(values.and_then(|values| values.get(at).copied().flatten()));
+            }
+        }
+        let mut fields = vec![Field::new("trace_id", DataType::Utf8, false)];
+        let signal = |name: &String| Field::new(name, DataType::Float64, true);
+        fields.extend(self.names.iter().map(signal));
+        let mut arrays: Vec<ArrayRef> = vec![Arc::new(ids.finish())];
+        let finished = columns
+            .into_iter()
+            .map(|mut c| Arc::new(c.finish()) as ArrayRef);
+        arrays.extend(finished);
+        let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
+            .map_err(|e| RunError::Plan(format!("the table of signals could not be built: {e}")))?;
         Ok(Arc::new(MemTable::try_new(
-            self.batch.schema(),
-            vec![vec![self.batch.clone()]],
+            batch.schema(),
+            vec![vec![batch]],
         )?))
     }
 }

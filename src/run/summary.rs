@@ -214,6 +214,11 @@ pub struct Summary {
     pub tokens: u64,
     /// Tokens per second of embedding.
     pub tokens_per_second: Option<f64>,
+    /// Traces with a metric that was not tried: a cap was reached, or a batch is not back.
+    pub pending_signals: u64,
+    /// What judges were asked, if any were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judge: Option<super::JudgeSummary>,
     /// Metrics.
     pub metrics: Vec<MetricSummary>,
     /// The worst sessions, worst first.
@@ -234,7 +239,12 @@ impl Summary {
 
     /// Whether everything that was read was scored.
     pub fn complete(&self) -> bool {
-        self.quarantined == 0 && self.failed_signals == 0 && self.unreadable_files == 0
+        let conversations = self.judge.as_ref().and_then(|j| j.conversations.as_ref());
+        conversations.is_none_or(super::ConversationSummary::complete)
+            && self.quarantined == 0
+            && self.failed_signals == 0
+            && self.pending_signals == 0
+            && self.unreadable_files == 0
     }
 }
 

@@ -1,6 +1,6 @@
 //! From scored rows of the plan to the tables `traces` and `scores`.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
@@ -11,6 +11,7 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Float64Type, Int32Type, Schema, SchemaRef, TimeUnit};
 
+use super::judgements::{Judgement, Judgements, Status};
 use super::table_writer::TableWriter;
 use super::{Distribution, Rules, RunDirectory, RunError};
 use crate::engine::unpack_loop_record;
@@ -46,6 +47,11 @@ pub(super) fn traces_schema() -> SchemaRef {
         number("loop_detection"),
         number("confidence"),
         number("tool_correctness"),
+        number("task_completion"),
+        number("argument_correctness"),
+        number("step_efficiency"),
+        number("plan_adherence"),
+        number("plan_quality"),
         number("step_risk"),
         Field::new("flagged", DataType::Boolean, true),
         Field::new("status", label(), false),
@@ -88,13 +94,16 @@ pub(super) struct ScoreRow<'a> {
     pub metric: &'a str,
     /// Unrounded score; `None` if the metric failed or the score was withheld.
     pub score_raw: Option<f64>,
-    pub failed: bool,
+    /// `SUCCESS`, `FAILED` or `PENDING`.
+    pub status: &'a str,
     pub threshold: Option<f64>,
     pub passed: Option<bool>,
     pub reason: &'a str,
     pub metadata: &'a str,
     pub evaluated_traces: Option<i64>,
     pub environment: Option<&'a str>,
+    /// The judge model of a judged metric; others have the embedding model of the run.
+    pub judge: Option<&'a str>,
 }
 
 /// Builds batches of the scores table.
@@ -116,6 +125,9 @@ pub(super) struct ScoreRows {
     metadata: StringBuilder,
     evaluated_traces: Int64Builder,
     environment: StringBuilder,
+    model: StringDictionaryBuilder<Int32Type>,
+    precision: StringDictionaryBuilder<Int32Type>,
+    text_modes: StringDictionaryBuilder<Int32Type>,
     rows: usize,
 }
 
@@ -140,6 +152,9 @@ impl ScoreRows {
             metadata: StringBuilder::new(),
             evaluated_traces: Int64Builder::new(),
             environment: StringBuilder::new(),
+            model: StringDictionaryBuilder::new(),
+            precision: StringDictionaryBuilder::new(),
+            text_modes: StringDictionaryBuilder::new(),
             rows: 0,
         }
     }
@@ -151,8 +166,7 @@ impl ScoreRows {
         self.session_id.append_option(row.session_id);
         self.project_id.append_option(row.project_id);
         self.metric.append_value(row.metric);
-        self.status
-            .append_value(if row.failed { "FAILED" } else { "SUCCESS" });
+        self.status.append_value(row.status);
         self.score.append_option(row.score_raw.map(round4));
         self.score_raw.append_option(row.score_raw);
         self.value.append_option(row.score_raw.map(stored_value));
@@ -162,6 +176,13 @@ impl ScoreRows {
         self.metadata.append_value(row.metadata);
         self.evaluated_traces.append_option(row.evaluated_traces);
         self.environment.append_option(row.environment);
+        let labels = self.labels.as_ref().filter(|_| row.judge.is_none());
+        self.model
+            .append_option(row.judge.or(labels.map(|l| l.model.as_str())));
+        self.precision
+            .append_option(labels.map(|l| l.precision.as_str()));
+        self.text_modes
+            .append_option(self.text_mode.filter(|_| row.judge.is_none()));
     }
 
     pub fn finish(mut self) -> Result<RecordBatch, arrow::error::ArrowError> {
@@ -188,9 +209,9 @@ impl ScoreRows {
             constant(Some("NUMERIC")),
             constant(Some("AUTOMATED")),
             Arc::new(self.environment.finish()),
-            constant(self.labels.as_ref().map(|l| l.model.as_str())),
-            constant(self.labels.as_ref().map(|l| l.precision.as_str())),
-            constant(self.text_mode),
+            Arc::new(self.model.finish()),
+            Arc::new(self.precision.finish()),
+            Arc::new(self.text_modes.finish()),
         ];
         RecordBatch::try_new(scores_schema(), columns)
     }
@@ -205,8 +226,11 @@ pub(super) struct TraceCounts {
     pub with_given_signals: u64,
     /// Whether the plan merges rows of one trace id; it must not lose any otherwise.
     pub merged: bool,
+    pub pending_signals: u64,
     pub coherence: Distribution,
     pub loop_detection: Distribution,
+    /// Of judged metrics, by name.
+    pub judged: BTreeMap<String, Distribution>,
 }
 
 /// Writes scored traces as they come out of the plan.
@@ -219,6 +243,7 @@ pub(super) struct TraceRows {
     labels: Option<ModelLabel>,
     /// Trace ids with given signals.
     given: HashSet<String>,
+    judgements: Option<Judgements>,
     session: RecentIds,
     counts: TraceCounts,
 }
@@ -280,7 +305,8 @@ impl TraceRows {
         run: &RunDirectory,
         rules: &Rules,
         labels: Option<ModelLabel>,
-        given: Option<HashSet<String>>,
+        given: HashSet<String>,
+        judgements: Option<Judgements>,
     ) -> Result<Self, RunError> {
         let place = |name| Field::new(name, DataType::UInt64, true);
         let places = Arc::new(Schema::new(vec![
@@ -293,7 +319,8 @@ impl TraceRows {
             places: TableWriter::create(&run.work(), PLACES, places)?,
             rules: rules.clone(),
             labels,
-            given: given.unwrap_or_default(),
+            given,
+            judgements,
             session: RecentIds::new(rules.window),
             counts: TraceCounts::default(),
         })
@@ -366,6 +393,7 @@ impl TraceRows {
         );
 
         let mut scores = ScoreRows::new(self.labels.clone(), &self.rules);
+        let mut judged_columns = JUDGED_COLUMNS.map(|_| Float64Builder::new());
         let (mut step_risks, mut flagged) = (Float64Builder::new(), BooleanBuilder::new());
         let mut status = StringDictionaryBuilder::<Int32Type>::new();
         let mut details = StringBuilder::new();
@@ -459,6 +487,23 @@ impl TraceRows {
                 scored.push(&mut scores, "loop_detection", labels, &metadata);
             }
             self.session.push(trace_id);
+            let mut pending_here = false;
+            let judgements = match &self.judgements {
+                None => Vec::new(),
+                Some(store) => store
+                    .of(trace_id)
+                    .map_err(|e| arrow::error::ArrowError::ExternalError(e.into()))?,
+            };
+            for judgement in &judgements {
+                failed_here |= judgement.status == Status::Failed;
+                pending_here |= judgement.status == Status::Pending;
+                push_member(&mut buffer, &judgement.metric, &judgement.metadata);
+                self.push_judgement(&mut scores, judgement, labels);
+            }
+            for (builder, metric) in judged_columns.iter_mut().zip(JUDGED_COLUMNS) {
+                let judgement = judgements.iter().find(|j| j.metric == metric);
+                builder.append_option(judgement.and_then(|j| j.score));
+            }
             buffer.push('}');
             details.append_value(&buffer);
 
@@ -472,9 +517,15 @@ impl TraceRows {
             step_risks.append_option(risk.map(round4));
             flagged.append_option(risk.map(|r| r > crate::metric::agent_reliability::FLAG_ABOVE));
             self.counts.failed_signals += u64::from(failed_here);
-            status.append_value(if failed_here { "FAILED" } else { "SUCCESS" });
+            self.counts.pending_signals += u64::from(pending_here);
+            let ended = match (failed_here, pending_here) {
+                (true, _) => Status::Failed,
+                (false, true) => Status::Pending,
+                (false, false) => Status::Success,
+            };
+            status.append_value(ended.name());
         }
-        let columns: Vec<ArrayRef> = vec![
+        let mut columns: Vec<ArrayRef> = vec![
             Arc::clone(column("trace_id")?),
             Arc::clone(column("session_id")?),
             Arc::clone(column("project_id")?),
@@ -485,17 +536,58 @@ impl TraceRows {
             Arc::clone(column("loop_detection")?),
             Arc::clone(column("confidence")?),
             Arc::clone(column("tool_correctness")?),
-            Arc::new(step_risks.finish()),
-            Arc::new(flagged.finish()),
-            Arc::new(status.finish()),
-            Arc::new(details.finish()),
         ];
+        columns.extend(judged_columns.map(|mut c| Arc::new(c.finish()) as ArrayRef));
+        columns.push(Arc::new(step_risks.finish()));
+        columns.push(Arc::new(flagged.finish()));
+        columns.push(Arc::new(status.finish()));
+        columns.push(Arc::new(details.finish()));
         Ok((
             RecordBatch::try_new(traces_schema(), columns)?,
             scores.finish()?,
         ))
     }
+
+    fn push_judgement(&mut self, scores: &mut ScoreRows, judgement: &Judgement, trace: Labels<'_>) {
+        let threshold = self.rules.threshold(&judgement.metric);
+        let distribution = self
+            .counts
+            .judged
+            .entry(judgement.metric.clone())
+            .or_default();
+        match (judgement.score, judgement.status) {
+            (Some(score), _) => distribution.add(round4(score), threshold),
+            (None, Status::Failed) => distribution.add_failure(),
+            (None, _) => {}
+        }
+        scores.push(&ScoreRow {
+            target_type: "trace",
+            target_id: trace.trace_id,
+            session_id: trace.session_id,
+            project_id: trace.project_id,
+            metric: &judgement.metric,
+            score_raw: judgement.score,
+            status: judgement.status.name(),
+            threshold: judgement.score.map(|_| threshold),
+            // The unrounded score decides, as in the metadata.
+            passed: judgement.score.map(|score| score >= threshold),
+            reason: &judgement.reason,
+            metadata: &judgement.metadata,
+            evaluated_traces: None,
+            environment: trace.environment,
+            judge: Some(&judgement.model),
+        });
+    }
 }
+
+/// Judged metrics with a column of their own that are no signals of sessions, in the order of their columns.
+const JUDGED_COLUMNS: [&str; 5] = [
+    "task_completion",
+    "argument_correctness",
+    "step_efficiency",
+    "plan_adherence",
+    "plan_quality",
+];
 
 fn optional(array: &StringArray, row: usize) -> Option<&str> {
     array.is_valid(row).then(|| array.value(row))
@@ -547,13 +639,17 @@ impl Scored {
             project_id: trace.project_id,
             metric,
             score_raw: self.raw,
-            failed: self.raw.is_none(),
+            status: match self.raw {
+                Some(_) => Status::Success.name(),
+                None => Status::Failed.name(),
+            },
             threshold: self.threshold,
             passed: self.passed,
             reason: &self.reason,
             metadata: if self.raw.is_some() { metadata } else { "{}" },
             evaluated_traces: None,
             environment: trace.environment,
+            judge: None,
         });
     }
 }

@@ -121,7 +121,7 @@ pub(super) fn check_columns(
 }
 
 impl Line {
-    fn member(&self, name: &str) -> &Json {
+    pub fn member(&self, name: &str) -> &Json {
         self.members
             .iter()
             .find(|(key, _)| key == name)

@@ -5,6 +5,7 @@
 
 mod cells;
 mod discover;
+mod document;
 mod duplicates;
 mod jsonl;
 mod native;
@@ -18,6 +19,7 @@ mod trace_id;
 use std::path::PathBuf;
 
 pub use discover::{SourceFile, SourceFormat, discover};
+pub use document::{DocumentSource, Members, TraceDocument, merge_documents};
 pub use duplicates::repeated_trace_ids;
 pub use quarantine::{Code, Quarantine, QuarantinedRows};
 pub(crate) use schema::nearest;

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::fs::File;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ use super::cells::{Moment, Row, TextCell, moment_of_text};
 use super::native;
 use super::parquet_columns::{FoundColumns, as_bytes, find_columns};
 use super::schema::{ColumnMap, TextEncoding, TraceColumns};
+use crate::text::Json;
 
 /// An opened file: checked columns, row groups to read.
 pub(super) struct ParquetFile {
@@ -166,10 +168,20 @@ impl ParquetFile {
         batch_rows: usize,
         selection: Option<RowSelection>,
     ) -> Result<ParquetRecordBatchReader, TraceError> {
+        let mask = ProjectionMask::roots(self.metadata.parquet_schema(), self.columns.all());
+        self.reader_of(row_group, mask, batch_rows, selection)
+    }
+
+    fn reader_of(
+        &self,
+        row_group: usize,
+        mask: ProjectionMask,
+        batch_rows: usize,
+        selection: Option<RowSelection>,
+    ) -> Result<ParquetRecordBatchReader, TraceError> {
         let in_group =
             |e: &dyn std::fmt::Display| broken(&self.path, format!("row group {row_group}: {e}"));
         let file = File::open(&self.path).map_err(|e| in_group(&e))?;
-        let mask = ProjectionMask::roots(self.metadata.parquet_schema(), self.columns.all());
         let mut builder =
             ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
                 .with_projection(mask)
@@ -250,6 +262,66 @@ impl ParquetFile {
             }
         }
         Ok(())
+    }
+
+    /// Reads whole cells of these columns, as far as the file has them, of some rows (numbers within the file, ascending) or of
+    /// all. `each` gets a row's number and a reader of its cells by column; a cell that can't become a value reads as missing.
+    pub fn read_values(
+        &self,
+        columns: &[&str],
+        rows: Option<&[u64]>,
+        mut each: impl FnMut(u64, &dyn Fn(&str) -> Option<Json>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, TraceError> {
+        /// Documents may be large; a few at a time.
+        const ROWS_AT_ONCE: usize = 64;
+        let schema = self.metadata.schema();
+        let chosen: Vec<usize> = (0..schema.fields().len())
+            .filter(|i| {
+                let field = schema.field(*i);
+                columns.contains(&field.name().as_str()) && native::is_native(field.data_type())
+            })
+            .collect();
+        for row_group in 0..self.row_groups() {
+            let first = self.first_row_of(row_group);
+            let end = first + self.rows_of(row_group);
+            let wanted: Vec<u64> = match rows {
+                None => (first..end).collect(),
+                Some(rows) => {
+                    let within = |row: u64| rows.partition_point(|r| *r < row);
+                    rows[within(first)..within(end)].to_vec()
+                }
+            };
+            if wanted.is_empty() {
+                continue;
+            }
+            let selection = rows.map(|_| {
+                let ranges = wanted
+                    .iter()
+                    .map(|r| (r - first) as usize)
+                    .map(|r| r..r + 1);
+                RowSelection::from_consecutive_ranges(ranges, (end - first) as usize)
+            });
+            let mask =
+                ProjectionMask::roots(self.metadata.parquet_schema(), chosen.iter().copied());
+            let mut reader = guarded(&self.path, || {
+                self.reader_of(row_group, mask, ROWS_AT_ONCE, selection)
+            })?;
+            let mut numbers = wanted.into_iter();
+            while let Some(batch) = guarded(&self.path, || {
+                let next = reader.next().transpose();
+                next.map_err(|e| broken(&self.path, format!("row group {row_group}: {e}")))
+            })? {
+                for (row, number) in (0..batch.num_rows()).zip(&mut numbers) {
+                    let cell = |column: &str| {
+                        native::value(batch.column_by_name(column)?.as_ref(), row).ok()
+                    };
+                    if each(number, &cell).is_break() {
+                        return Ok(ControlFlow::Break(()));
+                    }
+                }
+            }
+        }
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Pairs a decoded batch's columns with what they stand for.

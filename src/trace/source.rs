@@ -71,15 +71,15 @@ impl TextAt {
         Self(position)
     }
 
-    fn new(file: usize, row: u64) -> Self {
+    pub(super) fn new(file: usize, row: u64) -> Self {
         Self((file as u64) << Self::ROW_BITS | row)
     }
 
-    fn file(self) -> usize {
+    pub(super) fn file(self) -> usize {
         (self.0 >> Self::ROW_BITS) as usize
     }
 
-    fn row(self) -> u64 {
+    pub(super) fn row(self) -> u64 {
         self.0 & ((1 << Self::ROW_BITS) - 1)
     }
 }

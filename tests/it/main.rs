@@ -11,11 +11,17 @@
 
 mod bad_data;
 mod cache;
+mod golden_conversation;
+mod golden_judges;
 mod golden_metrics;
 mod golden_models;
 mod golden_sessions;
+mod judging;
 mod laws;
 mod process;
 mod readme;
 mod report;
+mod runs_and_monitors;
+mod scripted_judge;
+mod scripted_judge_tests;
 mod support;

@@ -377,8 +377,16 @@ fn metrics_are_listed_and_help_is_there() {
         [
             "coherence",
             "loop_detection",
+            "task_completion",
+            "tool_correctness",
+            "argument_correctness",
+            "step_efficiency",
+            "confidence",
+            "plan_adherence",
+            "plan_quality",
             "agent_reliability",
-            "agent_consistency"
+            "agent_consistency",
+            "conversation"
         ]
     );
     assert_eq!(nightmill(["--help"]).code, Some(0));

@@ -3,10 +3,14 @@
 //! All three fill the same [`Settings`]; a key that exists nowhere is refused with the nearest name
 //! that does.
 
+mod judge;
+
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::{Deserialize, Deserializer};
+
+pub use judge::JudgeSettings;
 
 /// Every setting, as given: nothing is checked yet. The names are flags (`--memory-limit`), keys of
 /// `nightmill.toml` (`memory_limit`) and, in capitals, variables (`NIGHTMILL_MEMORY_LIMIT`).
@@ -27,7 +31,7 @@ pub struct Settings {
     /// What is embedded of a JSON cell: compat (the whole document) or content (the messages' texts)
     #[arg(long, value_name = "MODE")]
     pub text_mode: Option<String>,
-    /// Metrics to compute [default: all]
+    /// Metrics to compute, or all [default: all that need no judge]
     #[arg(long, value_name = "METRIC,...", value_delimiter = ',')]
     #[serde(deserialize_with = "list")]
     pub metrics: Option<Vec<String>>,
@@ -86,12 +90,16 @@ pub struct Settings {
     /// Replace an existing output
     #[arg(long)]
     pub overwrite: bool,
-    /// Refuse everything that would open a connection (this version opens none)
+    /// Refuse everything that would open a connection: metrics that ask a judge
     #[arg(long)]
     pub offline: bool,
     /// Print the summary as JSON
     #[arg(long)]
     pub json: bool,
+    /// Judges.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub judge: JudgeSettings,
 }
 
 /// All keys of the file, as written there.
@@ -121,6 +129,12 @@ const KEYS: &[&str] = &[
     "json",
 ];
 const SWITCHES: &[&str] = &["no_cache", "overwrite", "offline", "json"];
+
+/// The keys of all settings.
+fn keys() -> Vec<&'static str> {
+    [KEYS, judge::KEYS].concat()
+}
+
 const VARIABLE_PREFIX: &str = "NIGHTMILL_";
 /// Variables that are no settings of a run.
 const OTHER_VARIABLES: &[&str] = &["NIGHTMILL_CPU_LEVEL", "NIGHTMILL_CONFIG"];
@@ -219,11 +233,12 @@ impl Settings {
         let table: toml::Table = text
             .parse()
             .map_err(|e: toml::de::Error| SettingsError(e.to_string()))?;
-        if let Some(unknown) = table.keys().find(|key| !KEYS.contains(&key.as_str())) {
+        let keys = keys();
+        if let Some(unknown) = table.keys().find(|key| !keys.contains(&key.as_str())) {
             return problem(format!(
                 "unknown key `{unknown}`{}; keys are {}",
-                crate::trace::nearest(unknown, KEYS.iter().copied()),
-                KEYS.join(", ")
+                crate::trace::nearest(unknown, keys.iter().copied()),
+                keys.join(", ")
             ));
         }
         table
@@ -235,13 +250,13 @@ impl Settings {
         let mut table = toml::Table::new();
         for (name, value) in variables {
             let key = name.trim_start_matches(VARIABLE_PREFIX).to_lowercase();
-            if !KEYS.contains(&key.as_str()) {
+            if !keys().contains(&key.as_str()) {
                 return problem(format!(
                     "unknown variable `{name}`{}",
-                    crate::trace::nearest(&key, KEYS.iter().copied())
+                    crate::trace::nearest(&key, keys())
                 ));
             }
-            let value = if SWITCHES.contains(&key.as_str()) {
+            let value = if [SWITCHES, judge::SWITCHES].concat().contains(&key.as_str()) {
                 match value.as_str() {
                     "1" | "true" => toml::Value::Boolean(true),
                     "" | "0" | "false" => toml::Value::Boolean(false),
@@ -290,6 +305,7 @@ impl Settings {
             overwrite: self.overwrite || other.overwrite,
             offline: self.offline || other.offline,
             json: self.json || other.json,
+            judge: self.judge.or(other.judge),
         }
     }
 }
@@ -425,8 +441,8 @@ mod tests {
     #[test]
     fn every_setting_has_a_key() {
         // A setting that is missing in KEYS would be refused in files.
-        for key in KEYS {
-            let value = if SWITCHES.contains(key) {
+        for key in keys() {
+            let value = if [SWITCHES, judge::SWITCHES].concat().contains(&key) {
                 "true"
             } else {
                 "\"x=1\""

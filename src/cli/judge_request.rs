@@ -1,0 +1,329 @@
+//! From settings to a validated request to judges.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::judge_file::JudgeFile;
+use super::request::{count, one_of, wrong};
+use crate::config::{Settings, SettingsError, number_pairs, split_pairs};
+use crate::judge::conversation::ConversationJudge;
+use crate::judge::{
+    AskingRules, Caps, Policy, PriceTable, ProviderSettings, RateLimits, Retries, WhenTooLong,
+    key_of_file, resolve, with_variables,
+};
+use crate::metric::{CONVERSATION, Method, find};
+use crate::run::{ConversationRequest, JudgeRequest, Rules};
+use crate::selection::{DEFAULT_SEED, SamplingRate, TraceFilters};
+
+/// Most of anything that is counted.
+const MANY: usize = 1 << 48;
+
+/// Randomness of the judge of conversations unless told otherwise.
+const CONVERSATION_TEMPERATURE: f64 = 0.2;
+
+/// What the run asks judges; `None` if no metric asks one.
+pub(super) fn judge(
+    settings: &Settings,
+    rules: &Rules,
+) -> Result<Option<JudgeRequest>, SettingsError> {
+    let given = &settings.judge;
+    let judged: Vec<&str> = rules
+        .metrics
+        .iter()
+        .filter(|name| find(name).is_some_and(|m| m.method == Method::Judge))
+        .map(String::as_str)
+        .collect();
+    let conversation = match &given.judge_config {
+        _ if !judged.contains(&CONVERSATION) => {
+            if given.judge_config.is_some() {
+                tracing::warn!(
+                    "--judge-config: this run judges no conversations; name {CONVERSATION} with --metrics"
+                );
+            }
+            None
+        }
+        None => Some(JudgeFile::default()),
+        Some(path) => Some(JudgeFile::read(path)?),
+    };
+    let Some(first) = judged.first() else {
+        if given.judge.is_some() {
+            tracing::warn!("--judge: no metric of this run asks a judge; name one with --metrics");
+        }
+        return Ok(None);
+    };
+    if settings.offline && !given.replay {
+        return wrong(format!(
+            "--offline: the metric {first} asks a judge over the network; leave it out of --metrics, or take its answers from the \
+             ledger with --replay"
+        ));
+    }
+    let models = models(settings, &judged)?;
+    // The configuration may name the judge of conversations; other metrics need one of their own.
+    let configured = conversation
+        .as_ref()
+        .filter(|_| judged == [CONVERSATION])
+        .and_then(|file| file.config.route(None, None));
+    let Some(model) = given.judge.clone().or(configured).map(|m| resolve(&m)) else {
+        return wrong(format!(
+            "the metric {first} asks a judge; name a model with --judge, as in --judge openai/gpt-4o-mini"
+        ));
+    };
+    let prices = pairs("price", given.price.as_deref())?;
+    let (max_calls, max_tokens, max_cost) = caps(settings)?;
+    let temperature = number("judge-temperature", given.judge_temperature.as_deref(), 2.0)?;
+    let asking = AskingRules {
+        model,
+        models,
+        temperature: temperature.unwrap_or(1.0),
+        max_output_tokens: count(
+            "judge-max-output",
+            given.judge_max_output.as_deref(),
+            16,
+            1 << 20,
+        )?
+        .unwrap_or(4096) as u32,
+        policy: policy(settings)?,
+        share_stages: !given.judge_unshared,
+    };
+    let conversation = conversation
+        .map(|file| conversations(file, &asking, temperature, rules))
+        .transpose()?;
+    Ok(Some(JudgeRequest {
+        asking,
+        conversation,
+        provider: provider(settings)?,
+        replay: given.replay,
+        ledger: ledger(settings)?,
+        caps: Caps {
+            calls: max_calls,
+            tokens: max_tokens,
+            cost: max_cost,
+        },
+        limits: RateLimits {
+            requests: per_minute("requests-per-minute", given.requests_per_minute.as_deref())?,
+            tokens: per_minute("tokens-per-minute", given.tokens_per_minute.as_deref())?,
+        },
+        prices: PriceTable::with(&prices).map_err(|e| SettingsError(format!("--price {e}")))?,
+        retries: Retries {
+            // The compatible policy counts every failed call as an attempt of its own.
+            attempts: match policy(settings)? {
+                Policy::Compat => 1,
+                Policy::Production => {
+                    count("judge-tries", given.judge_tries.as_deref(), 1, 100)?.unwrap_or(5) as u32
+                }
+            },
+            ..Retries::default()
+        },
+        concurrency: count(
+            "judge-concurrency",
+            given.judge_concurrency.as_deref(),
+            1,
+            4096,
+        )?
+        .unwrap_or(16),
+        timeout: Duration::from_secs_f64(
+            number("judge-timeout", given.judge_timeout.as_deref(), 86_400.0)?
+                .filter(|seconds| *seconds > 0.0)
+                .unwrap_or(120.0),
+        ),
+        filters: filters(settings)?,
+        condition: given.judge_where.clone(),
+        sample: SamplingRate::new(number("sample", given.sample.as_deref(), 1.0)?.unwrap_or(1.0))
+            .map_err(|e| SettingsError(format!("--sample: {e}")))?,
+        seed: count("sample-seed", given.sample_seed.as_deref(), 0, MANY)?
+            .map_or(DEFAULT_SEED, |s| s as u64),
+        most_chars: count(
+            "judge-max-trace",
+            given.judge_max_trace.as_deref(),
+            1000,
+            MANY,
+        )?
+        .unwrap_or(400_000),
+        when_too_long: one_of(
+            "judge-long-traces",
+            given.judge_long_traces.as_deref(),
+            &[("fail", WhenTooLong::Fail), ("cut", WhenTooLong::Cut)],
+        )?
+        .unwrap_or_default(),
+    }))
+}
+
+/// How conversations are judged. A temperature that was given holds for them too.
+fn conversations(
+    file: JudgeFile,
+    asking: &AskingRules,
+    temperature: Option<f64>,
+    rules: &Rules,
+) -> Result<ConversationRequest, SettingsError> {
+    let JudgeFile {
+        mut config,
+        catalogue,
+        mut bars,
+    } = file;
+    // In percent, to six decimals: a product such as 0.07 * 100 is not exact.
+    config.pass_threshold = (rules.threshold(CONVERSATION) * 1e8).round() / 1e6;
+    bars.pass_threshold = config.pass_threshold;
+    let route = config.route(None, Some(asking.model_of(CONVERSATION)));
+    let judge = ConversationJudge::new(config, &catalogue)
+        .map_err(|e| SettingsError(format!("--judge-config: {e}")))?;
+    Ok(ConversationRequest {
+        judge,
+        bars,
+        model: resolve(route.as_deref().unwrap_or(&asking.model)),
+        temperature: temperature.unwrap_or(CONVERSATION_TEMPERATURE),
+        max_output_tokens: asking.max_output_tokens,
+    })
+}
+
+fn pairs(setting: &str, given: Option<&[String]>) -> Result<Vec<(String, String)>, SettingsError> {
+    split_pairs(setting, given.unwrap_or_default())
+}
+
+fn number(setting: &str, text: Option<&str>, most: f64) -> Result<Option<f64>, SettingsError> {
+    let Some(text) = text else { return Ok(None) };
+    let given = number_pairs(setting, &[format!("{setting}={text}")])?;
+    match given.first() {
+        Some((_, value)) if (0.0..=most).contains(value) => Ok(Some(*value)),
+        _ => wrong(format!(
+            "--{setting} {text}: expected a number from 0 to {most}"
+        )),
+    }
+}
+
+fn per_minute(setting: &str, text: Option<&str>) -> Result<Option<u64>, SettingsError> {
+    Ok(count(setting, text, 1, MANY)?.map(|n| n as u64))
+}
+
+type CapSettings = (Option<u64>, Option<u64>, Option<f64>);
+
+fn caps(settings: &Settings) -> Result<CapSettings, SettingsError> {
+    let given = &settings.judge;
+    let cap = |setting, text: &Option<String>| {
+        Ok::<_, SettingsError>(count(setting, text.as_deref(), 0, MANY)?.map(|n| n as u64))
+    };
+    Ok((
+        cap("max-calls", &given.max_calls)?,
+        cap("max-tokens", &given.max_tokens)?,
+        number("max-cost", given.max_cost.as_deref(), 1e9)?,
+    ))
+}
+
+fn policy(settings: &Settings) -> Result<Policy, SettingsError> {
+    let choices = [
+        ("production", Policy::Production),
+        ("compat", Policy::Compat),
+    ];
+    let given = settings.judge.judge_policy.as_deref();
+    Ok(one_of("judge-policy", given, &choices)?.unwrap_or_default())
+}
+
+fn models(settings: &Settings, judged: &[&str]) -> Result<BTreeMap<String, String>, SettingsError> {
+    pairs("judge-model", settings.judge.judge_model.as_deref())?
+        .into_iter()
+        .map(|(metric, model)| {
+            if !judged.contains(&metric.as_str()) {
+                let near = crate::trace::nearest(&metric, judged.iter().copied());
+                return wrong(format!(
+                    "--judge-model {metric}: no judged metric of this run{near}"
+                ));
+            }
+            Ok((metric, resolve(&model)))
+        })
+        .collect()
+}
+
+fn provider(settings: &Settings) -> Result<ProviderSettings, SettingsError> {
+    let given = &settings.judge;
+    let secret = |e: crate::judge::SecretError| SettingsError(e.to_string());
+    let mut secrets = Vec::new();
+    let url = match &given.judge_url {
+        None => None,
+        Some(url) => {
+            let (url, values) = with_variables("judge-url", url).map_err(secret)?;
+            if !(url.starts_with("http://") || url.starts_with("https://")) {
+                return wrong(
+                    "--judge-url: expected a URL that begins with http:// or https://".into(),
+                );
+            }
+            secrets = values;
+            Some(url)
+        }
+    };
+    let headers = pairs("judge-headers", given.judge_headers.as_deref())?
+        .into_iter()
+        .map(|(name, value)| {
+            Ok((
+                name,
+                with_variables("judge-headers", &value).map_err(secret)?.0,
+            ))
+        })
+        .collect::<Result<_, SettingsError>>()?;
+    let key = given
+        .judge_key_file
+        .as_deref()
+        .map(key_of_file)
+        .transpose()
+        .map_err(secret)?;
+    Ok(ProviderSettings {
+        secrets,
+        url,
+        key,
+        headers,
+        connect_timeout: Duration::from_secs(10),
+    })
+}
+
+fn ledger(settings: &Settings) -> Result<PathBuf, SettingsError> {
+    match &settings.judge.ledger {
+        Some(path) => Ok(path.clone()),
+        None => match dirs::data_local_dir() {
+            Some(folder) => Ok(folder.join("nightmill").join("ledger.db")),
+            None => wrong("this user has no data folder; name a ledger with --ledger".into()),
+        },
+    }
+}
+
+fn filters(settings: &Settings) -> Result<TraceFilters, SettingsError> {
+    let given = &settings.judge;
+    let mut filters = TraceFilters {
+        tags: given.judge_tags.clone().unwrap_or_default(),
+        ..TraceFilters::default()
+    };
+    for (name, value) in pairs("judge-only", given.judge_only.as_deref())? {
+        let moment = || {
+            let moment = crate::selection::parse_instant(&value);
+            moment
+                .map(Some)
+                .map_err(|e| SettingsError(format!("--judge-only {name}: {e}")))
+        };
+        match name.as_str() {
+            "name" => filters.name = Some(value),
+            "environment" => filters.environment = Some(value),
+            "user" => filters.user_id = Some(value),
+            "release" => filters.release = Some(value),
+            "session" => filters.session_id = Some(value),
+            "status" => filters.status = Some(crate::run::trace_status(&value)),
+            "from" => filters.date_from = moment()?,
+            "to" => filters.date_to = moment()?,
+            _ => {
+                const NAMES: [&str; 8] = [
+                    "name",
+                    "status",
+                    "environment",
+                    "user",
+                    "release",
+                    "session",
+                    "from",
+                    "to",
+                ];
+                let near = crate::trace::nearest(&name, NAMES);
+                return wrong(format!(
+                    "--judge-only {name}: no such filter{near}; filters are {}",
+                    NAMES.join(", ")
+                ));
+            }
+        }
+    }
+    Ok(filters)
+}

@@ -1,0 +1,401 @@
+//! `nightmill monitor`: runs that are made again and again.
+
+use std::path::{Path, PathBuf};
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::monitor_flags::{AddArgs, MonitorCommand, SetArgs};
+use super::monitor_run::{Runner, check, kept_settings, metrics_of};
+use super::{AnyError, Outcome, listing, outcome};
+use crate::analytics::Target;
+use crate::config::{SettingsError, number_pairs};
+use crate::metric::Level;
+use crate::monitor::{
+    self, Cadence, Monitor, MonitorFilters, MonitorStatus, MonitorStore, NewMonitor, StoreError,
+};
+use crate::selection::instant;
+
+pub(super) use super::monitor_flags::MonitorArgs;
+
+const WEIGHTS: &str = "signal_weights";
+
+pub(super) fn run(args: MonitorArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
+    let now = args.now.unwrap_or_else(Utc::now);
+    let store = MonitorStore::open(&folder(args.monitors)?)?;
+    match args.command {
+        MonitorCommand::Add(args) => add(&store, args, now)?,
+        MonitorCommand::List(args) => return list(&store, args.json),
+        MonitorCommand::Show(args) => show(&store.find(&args.monitor)?, args.json)?,
+        MonitorCommand::Pause(args) => {
+            let id = store.find(&args.monitor)?.id;
+            let paused = store.update(&id, |monitor| {
+                monitor.pause(now);
+                Ok::<_, StoreError>(())
+            })?;
+            show(&paused, false)?;
+        }
+        MonitorCommand::Resume(args) => {
+            let id = store.find(&args.monitor)?.id;
+            let resumed =
+                store.update(&id, |monitor| monitor.resume(now).map_err(StoreError::from))?;
+            show(&resumed, false)?;
+        }
+        MonitorCommand::Set(args) => {
+            let id = store.find(&args.monitor)?.id;
+            let changed = store.update(&id, |monitor| change(monitor, &args, now))?;
+            show(&changed, false)?;
+        }
+        MonitorCommand::Remove(args) => {
+            let id = match store.find(&args.monitor) {
+                Ok(monitor) => monitor.id,
+                // A damaged record has no name; its id is the name of its file.
+                Err(StoreError::Damaged { .. }) => args.monitor,
+                Err(error) => return Err(error.into()),
+            };
+            store.remove(&id)?;
+            outcome::print(&format!("removed {id}; its runs stay\n"))?;
+        }
+        MonitorCommand::Trigger(args) => return trigger(&store, &args.monitor, now, config),
+        MonitorCommand::Tick(args) => return tick(&store, now, config, args.json),
+    }
+    Ok(Outcome::Done)
+}
+
+/// The folder of the monitors.
+fn folder(given: Option<PathBuf>) -> Result<PathBuf, SettingsError> {
+    if let Some(folder) = given {
+        return Ok(folder);
+    }
+    // systemd may name several folders, with colons between them; the first is the main one.
+    let state = std::env::var("STATE_DIRECTORY").unwrap_or_default();
+    if let Some(first) = state.split(':').find(|first| !first.is_empty()) {
+        return Ok(Path::new(first).join("monitors"));
+    }
+    match dirs::data_local_dir() {
+        Some(folder) => Ok(folder.join("nightmill").join("monitors")),
+        None => Err(SettingsError(
+            "this user has no data folder; name a folder with --monitors".into(),
+        )),
+    }
+}
+
+fn filters(json: Option<&str>) -> Result<Map<String, Value>, SettingsError> {
+    serde_json::from_str(json.unwrap_or("{}"))
+        .map_err(|e| SettingsError(format!("--filters: expected a JSON object: {e}")))
+}
+
+fn weights(given: &[String]) -> Result<Value, SettingsError> {
+    let pairs = number_pairs("weights", given)?;
+    if let Some((signal, weight)) = pairs.iter().find(|(_, weight)| !weight.is_finite()) {
+        return Err(SettingsError(format!(
+            "--weights {signal}={weight}: expected a finite number"
+        )));
+    }
+    let members = pairs
+        .into_iter()
+        .map(|(signal, weight)| (signal, Value::from(weight)));
+    Ok(Value::Object(members.collect()))
+}
+
+/// A monitor may run from any folder.
+fn absolute(paths: &[String]) -> Result<Vec<String>, AnyError> {
+    super::request::local_paths(paths)?;
+    let whole = paths.iter().map(|path| {
+        let path = std::path::absolute(path)?;
+        Ok::<_, AnyError>(path.display().to_string())
+    });
+    whole.collect()
+}
+
+fn known_metrics(target: Target) -> Vec<&'static str> {
+    metrics_of(match target {
+        Target::Trace => Level::Trace,
+        Target::Session => Level::Session,
+    })
+}
+
+fn add(store: &MonitorStore, args: AddArgs, now: DateTime<Utc>) -> Result<(), AnyError> {
+    let mut filters = filters(args.filters.as_deref())?;
+    if let Some(given) = &args.weights {
+        filters.insert(WEIGHTS.to_owned(), weights(given)?);
+    }
+    let new = NewMonitor {
+        name: args.name,
+        project_id: args.project,
+        target_type: args.target,
+        metric_names: args.metrics,
+        filters,
+        sampling_rate: args.sample,
+        model: args.judge,
+        cadence: args.cadence,
+        only_if_changed: !args.always,
+        paths: absolute(&args.paths)?,
+        out: std::path::absolute(&args.out)?,
+        settings: kept_settings(&args.set)?,
+    };
+    let monitor = Monitor::create(new, &known_metrics(args.target), now)?;
+    check(&monitor)?;
+    store.add(&monitor)?;
+    show(&monitor, false)
+}
+
+/// Changes what is given. What the result would be is checked as if it were created so.
+fn change(monitor: &mut Monitor, args: &SetArgs, now: DateTime<Utc>) -> Result<(), AnyError> {
+    let before = monitor.clone();
+    if args.filters.is_some() || args.weights.is_some() {
+        let mut given = match &args.filters {
+            Some(json) => filters(Some(json))?,
+            None => filters_of(monitor)?,
+        };
+        if let Some(pairs) = &args.weights {
+            given.insert(WEIGHTS.to_owned(), weights(pairs)?);
+        }
+        monitor.replace_filters(given, now)?;
+    }
+    if let Some(cadence) = &args.cadence {
+        monitor.change_cadence(cadence.parse::<Cadence>()?, now)?;
+    }
+    let mut settings = monitor.settings.clone();
+    for key in &args.unset {
+        if settings.remove(&key.replace('-', "_")).is_none() {
+            let near = crate::trace::nearest(key, settings.keys().map(String::as_str));
+            let problem = format!("--unset {key}: the monitor has no such setting{near}");
+            return Err(SettingsError(problem).into());
+        }
+    }
+    settings.extend(kept_settings(&args.set)?);
+    let created = Monitor::create(
+        NewMonitor {
+            name: args.name.clone().unwrap_or_else(|| monitor.name.clone()),
+            project_id: monitor.project_id.clone(),
+            target_type: monitor.target_type(),
+            metric_names: args
+                .metrics
+                .clone()
+                .unwrap_or_else(|| monitor.metric_names.clone()),
+            filters: filters_of(monitor)?,
+            sampling_rate: args.sample.unwrap_or_else(|| monitor.sampling_rate.get()),
+            model: match &args.judge {
+                Some(judge) if judge.is_empty() => None,
+                Some(judge) => Some(judge.clone()),
+                None => monitor.model.clone(),
+            },
+            cadence: monitor.cadence.to_string(),
+            only_if_changed: args
+                .always
+                .map_or(monitor.only_if_changed, |always| !always),
+            paths: match args.paths.is_empty() {
+                true => monitor.paths.clone(),
+                false => absolute(&args.paths)?,
+            },
+            out: match &args.out {
+                Some(out) => std::path::absolute(out)?,
+                None => monitor.out.clone(),
+            },
+            settings,
+        },
+        &known_metrics(monitor.target_type()),
+        now,
+    )?;
+    // The rest of the record is its history.
+    *monitor = Monitor {
+        name: created.name,
+        metric_names: created.metric_names,
+        sampling_rate: created.sampling_rate,
+        model: created.model,
+        only_if_changed: created.only_if_changed,
+        paths: created.paths,
+        out: created.out,
+        settings: created.settings,
+        ..monitor.clone()
+    };
+    if *monitor != before {
+        monitor.updated_at = now;
+    }
+    check(monitor)
+}
+
+/// The filters of a monitor as they are given.
+fn filters_of(monitor: &Monitor) -> Result<Map<String, Value>, AnyError> {
+    let filters = match &monitor.filters {
+        MonitorFilters::Trace(filters) => serde_json::to_value(filters)?,
+        MonitorFilters::Session(filters) => serde_json::to_value(filters)?,
+    };
+    match filters {
+        Value::Object(filters) => Ok(filters),
+        _ => Ok(Map::new()),
+    }
+}
+
+fn status(monitor: &Monitor) -> &'static str {
+    match monitor.status {
+        MonitorStatus::Active => "ACTIVE",
+        MonitorStatus::Paused => "PAUSED",
+    }
+}
+
+/// Records that can't be read are named, and stop no other from being listed.
+fn list(store: &MonitorStore, json: bool) -> Result<Outcome, AnyError> {
+    let monitor::Listing { monitors, damaged } = store.list()?;
+    listing::print(json, &monitors, || {
+        let header = ["id", "name", "status", "cadence", "next run", "last run"];
+        let rows = monitors.iter().map(|monitor| {
+            [
+                monitor.id.clone(),
+                monitor.name.clone(),
+                status(monitor).to_owned(),
+                monitor.cadence.to_string(),
+                listing::time(monitor.next_run_at),
+                listing::time(monitor.last_run_at),
+            ]
+        });
+        listing::table(header, rows.collect())
+    })?;
+    for error in &damaged {
+        outcome::print_error(error);
+    }
+    Ok(match damaged.is_empty() {
+        true => Outcome::Done,
+        false => Outcome::Incomplete,
+    })
+}
+
+fn show(monitor: &Monitor, json: bool) -> Result<(), AnyError> {
+    let filters = Value::Object(filters_of(monitor)?).to_string();
+    listing::print(json, monitor, || {
+        let mut lines = vec![
+            ("id", monitor.id.clone()),
+            ("name", monitor.name.clone()),
+            ("status", status(monitor).to_owned()),
+            ("metrics", monitor.metric_names.join(", ")),
+            ("paths", monitor.paths.join(", ")),
+            ("out", monitor.out.display().to_string()),
+            ("cadence", monitor.cadence.to_string()),
+            ("only if changed", monitor.only_if_changed.to_string()),
+            ("filters", filters),
+            ("sample", monitor.sampling_rate.get().to_string()),
+            ("next run", listing::time(monitor.next_run_at)),
+            ("last run", listing::time(monitor.last_run_at)),
+        ];
+        lines.extend(
+            monitor
+                .last_run_id
+                .iter()
+                .map(|id| ("last run id", id.clone())),
+        );
+        lines.extend(monitor.model.iter().map(|model| ("judge", model.clone())));
+        let settings = monitor.settings.iter();
+        lines.extend(settings.map(|(key, value)| ("setting", format!("{key}={value}"))));
+        let rows = lines
+            .into_iter()
+            .map(|(name, value)| [name.to_owned(), value]);
+        listing::table(["monitor", ""], rows.collect())
+    })
+}
+
+fn trigger(
+    store: &MonitorStore,
+    name: &str,
+    now: DateTime<Utc>,
+    config: Option<&Path>,
+) -> Result<Outcome, AnyError> {
+    let mut runner = Runner::new(config);
+    match monitor::trigger(store, name, now, &mut runner)? {
+        monitor::Outcome::Failed(problem) => Err(format!("monitor `{name}`: {problem}").into()),
+        monitor::Outcome::Ran(run) => {
+            outcome::print(&format!("run {run}\n"))?;
+            Ok(worst(&runner.ended))
+        }
+        monitor::Outcome::SkippedUnchanged
+        | monitor::Outcome::NotDue
+        | monitor::Outcome::Running => Ok(Outcome::Done),
+    }
+}
+
+/// How a command ends that made several runs: a failed gate is what a scheduler must see first.
+fn worst(ended: &[Outcome]) -> Outcome {
+    [Outcome::GateFailed, Outcome::Incomplete]
+        .into_iter()
+        .find(|outcome| ended.contains(outcome))
+        .unwrap_or(Outcome::Done)
+}
+
+/// What a tick did.
+#[derive(Serialize)]
+struct Ticked {
+    /// The time for which it ran.
+    #[serde(serialize_with = "instant::serialize")]
+    now: DateTime<Utc>,
+    /// Every monitor.
+    monitors: Vec<TickedMonitor>,
+    /// Records that can't be read, and why.
+    damaged: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct TickedMonitor {
+    id: String,
+    /// `ran`, `skipped_unchanged`, `not_due`, `running` or `failed`.
+    outcome: &'static str,
+    /// The run made.
+    run: Option<String>,
+    /// Why it failed.
+    problem: Option<String>,
+}
+
+impl TickedMonitor {
+    fn new(id: String, outcome: monitor::Outcome) -> Self {
+        let (outcome, run, problem) = match outcome {
+            monitor::Outcome::Ran(run) => ("ran", Some(run), None),
+            monitor::Outcome::SkippedUnchanged => ("skipped_unchanged", None, None),
+            monitor::Outcome::NotDue => ("not_due", None, None),
+            monitor::Outcome::Running => ("running", None, None),
+            monitor::Outcome::Failed(problem) => ("failed", None, Some(problem)),
+        };
+        Self {
+            id,
+            outcome,
+            run,
+            problem,
+        }
+    }
+}
+
+fn tick(
+    store: &MonitorStore,
+    now: DateTime<Utc>,
+    config: Option<&Path>,
+    json: bool,
+) -> Result<Outcome, AnyError> {
+    let mut runner = Runner::new(config);
+    let report = monitor::tick(store, now, &mut runner)?;
+    let outcomes = report.outcomes.into_iter();
+    let ticked = Ticked {
+        now,
+        monitors: outcomes
+            .map(|(id, outcome)| TickedMonitor::new(id, outcome))
+            .collect(),
+        damaged: report.damaged.iter().map(ToString::to_string).collect(),
+    };
+    listing::print(json, &ticked, || {
+        let rows = ticked.monitors.iter().map(|monitor| {
+            let detail = monitor.run.as_ref().or(monitor.problem.as_ref());
+            [
+                monitor.id.clone(),
+                monitor.outcome.to_owned(),
+                detail.cloned().unwrap_or_default(),
+            ]
+        });
+        listing::table(["monitor", "outcome", "run"], rows.collect())
+    })?;
+    for error in &report.damaged {
+        outcome::print_error(error);
+    }
+    let failed = ticked.monitors.iter().any(|m| m.outcome == "failed");
+    Ok(match failed || !ticked.damaged.is_empty() {
+        true => Outcome::Incomplete,
+        false => worst(&runner.ended),
+    })
+}

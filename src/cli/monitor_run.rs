@@ -1,0 +1,374 @@
+//! From a monitor to a run: its settings, its files, its run directory.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use chrono::{DateTime, Utc};
+use clap::{CommandFactory, Parser};
+use serde_json::{Map, Value};
+
+use super::{AnyError, Outcome, judge_request, request};
+use crate::config::{Settings, SettingsError};
+use crate::metric::{Level, Method, SIGNALS, find};
+use crate::monitor::{FileMark, Monitor, MonitorFilters, Order, RunMonitor};
+use crate::run::{CacheChoice, Progress, ScoreRequest, score, trace_status};
+use crate::selection::{
+    SamplingRate, SessionFilters, TraceFacts, TraceFilters, TraceStatus, parse_instant,
+};
+use crate::trace::{DocumentSource, Members, SourceFormat, discover, nearest};
+
+/// Flags of `score`, as the settings of a monitor keep them.
+#[derive(Debug, Parser)]
+#[command(no_binary_name = true, disable_help_flag = true)]
+struct KeptFlags {
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// Settings that the record of a monitor has places of its own for, and those that mean nothing to it.
+const NOT_KEPT: [(&str, &str); 8] = [
+    ("metrics", "give it with --metrics"),
+    ("judge", "give it with --judge"),
+    ("sample", "give it with --sample"),
+    ("weights", "give it with --weights"),
+    ("judge_only", "give it with --filters"),
+    ("judge_tags", "give it with --filters"),
+    ("overwrite", "every run has a new directory"),
+    ("json", "runs of monitors print nothing"),
+];
+/// Settings that are paths: a monitor may run from any folder.
+const PATHS: [&str; 6] = [
+    "signals",
+    "model",
+    "cache",
+    "ledger",
+    "judge_config",
+    "judge_key_file",
+];
+
+/// Settings given as `KEY=VALUE`, checked and with whole paths.
+pub(super) fn kept_settings(given: &[String]) -> Result<BTreeMap<String, String>, AnyError> {
+    let mut kept = BTreeMap::new();
+    for (key, value) in crate::config::split_pairs("set", given)? {
+        let key = key.replace('-', "_");
+        if let Some((_, instead)) = NOT_KEPT.iter().find(|(name, _)| *name == key) {
+            return Err(SettingsError(format!("--set {key}: {instead}")).into());
+        }
+        let value = match PATHS.contains(&key.as_str()) {
+            true => std::path::absolute(&value)?.display().to_string(),
+            false => value,
+        };
+        kept.insert(key, value);
+    }
+    read_kept(&kept)?;
+    Ok(kept)
+}
+
+/// The settings that a monitor keeps, as the flags they are.
+fn read_kept(kept: &BTreeMap<String, String>) -> Result<Settings, SettingsError> {
+    let command = KeptFlags::command();
+    let mut flags = Vec::new();
+    for (key, value) in kept {
+        let found = command
+            .get_arguments()
+            .find(|arg| arg.get_id() == key.as_str());
+        let Some(arg) = found else {
+            let keys = command.get_arguments().map(|arg| arg.get_id().as_str());
+            let near = nearest(key, keys);
+            return request::wrong(format!(
+                "setting `{key}` of the monitor: no such setting{near}; settings are the flags of `nightmill score`"
+            ));
+        };
+        let flag = key.replace('_', "-");
+        if !matches!(arg.get_action(), clap::ArgAction::SetTrue) {
+            flags.push(format!("--{flag}={value}"));
+        } else if value == "true" {
+            flags.push(format!("--{flag}"));
+        } else if value != "false" {
+            return request::wrong(format!(
+                "setting `{key}` of the monitor is `{value}`, expected true or false"
+            ));
+        }
+    }
+    match KeptFlags::try_parse_from(flags) {
+        Ok(kept) => Ok(kept.settings),
+        Err(e) => request::wrong(format!("settings of the monitor: {e}")),
+    }
+}
+
+/// Everything that a monitor says about its runs, as settings.
+fn settings_of(monitor: &Monitor) -> Result<Settings, SettingsError> {
+    let mut settings = read_kept(&monitor.settings)?;
+    let mut metrics = monitor.metric_names.clone();
+    settings.judge.judge = monitor.model.clone();
+    if let MonitorFilters::Session(filters) = &monitor.filters {
+        if monitor.model.is_some() {
+            let judged = SIGNALS
+                .iter()
+                .map(|(name, _)| *name)
+                .filter(|n| is_judged(n));
+            metrics.extend(judged.map(str::to_owned));
+        }
+        settings.weights = filters.signal_weights.as_ref().map(|weights| {
+            let pair = |(signal, weight): (&String, &f64)| format!("{signal}={weight}");
+            weights.iter().map(pair).collect()
+        });
+    }
+    settings.metrics = Some(metrics);
+    Ok(settings)
+}
+
+fn is_judged(metric: &str) -> bool {
+    find(metric).is_some_and(|metric| metric.method == Method::Judge)
+}
+
+/// Metrics that a monitor of a target type may have.
+pub(super) fn metrics_of(level: Level) -> Vec<&'static str> {
+    let metrics = crate::metric::ALL.iter();
+    metrics
+        .filter(|metric| metric.level == level)
+        .map(|metric| metric.name)
+        .collect()
+}
+
+/// Checks what can be checked before a run: settings, and that a run can select what the monitor asks for.
+pub(super) fn check(monitor: &Monitor) -> Result<(), AnyError> {
+    let settings = settings_of(monitor)?;
+    request::local_paths(&monitor.paths)?;
+    request::rules(&settings)?;
+    request::format(&settings)?;
+    request::column_map(&settings)?;
+    request::on_bad_file(&settings)?;
+    request::engine(&settings, CacheChoice::User)?;
+    let sampled = monitor.sampling_rate != SamplingRate::ALL;
+    let problem = match &monitor.filters {
+        MonitorFilters::Trace(filters) => {
+            let selects = sampled || *filters != TraceFilters::default();
+            (selects && !monitor.metric_names.iter().any(|name| is_judged(name))).then_some(
+                "filters and samples choose the traces that a judge looks at, and no metric of this monitor asks a \
+                 judge; leave them out, or narrow the paths",
+            )
+        }
+        MonitorFilters::Session(filters) => {
+            let filters = SessionFilters {
+                signal_weights: None,
+                ..filters.clone()
+            };
+            (sampled || filters != SessionFilters::default()).then_some(
+                "a run scores every session of its files: of filters, session monitors can have `signal_weights` \
+                 only, and no sample; leave the others out, or narrow the paths",
+            )
+        }
+    };
+    match problem {
+        Some(problem) => Err(SettingsError(problem.to_owned()).into()),
+        None => Ok(()),
+    }
+}
+
+/// Runs monitors by scoring their files.
+#[derive(Debug)]
+pub(super) struct Runner<'a> {
+    /// The settings file, if one was named.
+    pub config: Option<&'a Path>,
+    /// How the runs ended that were made.
+    pub ended: Vec<Outcome>,
+}
+
+impl<'a> Runner<'a> {
+    pub fn new(config: Option<&'a Path>) -> Self {
+        Self {
+            config,
+            ended: Vec::new(),
+        }
+    }
+
+    fn request(&self, monitor: &Monitor, out: PathBuf) -> Result<ScoreRequest, AnyError> {
+        check(monitor)?;
+        let settings = settings_of(monitor)?.complete(self.config)?;
+        let rules = request::rules(&settings)?;
+        let mut judge = judge_request::judge(&settings, &rules)?;
+        if let Some(judge) = &mut judge {
+            // What a settings file selects is meant for other runs.
+            judge.sample = monitor.sampling_rate;
+            judge.filters = match &monitor.filters {
+                MonitorFilters::Trace(filters) => filters.clone(),
+                MonitorFilters::Session(_) => TraceFilters::default(),
+            };
+        }
+        Ok(ScoreRequest {
+            paths: monitor.paths.clone(),
+            out,
+            overwrite: false,
+            format: request::format(&settings)?,
+            map: request::column_map(&settings)?,
+            on_bad_file: request::on_bad_file(&settings)?,
+            signals: settings.signals.clone(),
+            judge,
+            rules,
+            engine: request::engine(&settings, CacheChoice::User)?,
+            report: true,
+        })
+    }
+
+    fn list(&self, monitor: &Monitor) -> Result<Vec<FileMark>, AnyError> {
+        let settings = settings_of(monitor)?.complete(self.config)?;
+        let files = discover(&monitor.paths, request::format(&settings)?)?;
+        let mut marks = Vec::with_capacity(files.len());
+        for file in files {
+            let rows = match file.format {
+                SourceFormat::Parquet => rows_of(&file.path),
+                SourceFormat::JsonLines => None,
+            };
+            let mark = FileMark::of(file.path)?;
+            marks.push(FileMark { rows, ..mark });
+        }
+        Ok(marks)
+    }
+
+    fn score(&mut self, monitor: &Monitor, order: &Order) -> Result<Option<String>, AnyError> {
+        let (name, out) = new_directory(monitor, order.now);
+        let request = self.request(monitor, out)?;
+        if let MonitorFilters::Trace(filters) = &monitor.filters
+            && order.only_if_new
+            && !any_matches(filters, &request, &order.changed)?
+        {
+            return Ok(None);
+        }
+        let (summary, _) = score(&request, &Progress::default())?;
+        self.ended.push(Outcome::of(&summary));
+        Ok(Some(name))
+    }
+}
+
+impl RunMonitor for Runner<'_> {
+    fn files(&mut self, monitor: &Monitor) -> Result<Vec<FileMark>, String> {
+        guarded(|| self.list(monitor))
+    }
+
+    fn run(&mut self, monitor: &Monitor, order: &Order) -> Result<Option<String>, String> {
+        guarded(|| self.score(monitor, order))
+    }
+}
+
+/// Decoders have assertions that corrupt files can reach; such a file must not stop other monitors.
+fn guarded<T>(work: impl FnOnce() -> Result<T, AnyError>) -> Result<T, String> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(result) => result.map_err(|e| e.to_string()),
+        Err(_) => Err(
+            "an input file is corrupt, or this is a defect of nightmill; score the files by hand, with -vv"
+                .to_owned(),
+        ),
+    }
+}
+
+/// The name and the place of a new run: the monitor's id and the time for which it runs.
+fn new_directory(monitor: &Monitor, now: DateTime<Utc>) -> (String, PathBuf) {
+    let first = format!("{}_{}", monitor.id, now.format("%Y-%m-%dT%H-%M-%SZ"));
+    let mut name = first.clone();
+    let mut count = 1;
+    while monitor.out.join(&name).exists() {
+        count += 1;
+        name = format!("{first}-{count}");
+    }
+    let out = monitor.out.join(&name);
+    (name, out)
+}
+
+/// Rows of a Parquet file by its footer. None if it can't be read: the run says why.
+fn rows_of(path: &Path) -> Option<u64> {
+    let file = std::fs::File::open(path).ok()?;
+    let metadata = parquet::file::metadata::ParquetMetaDataReader::new()
+        .parse_and_finish(&file)
+        .ok()?;
+    u64::try_from(metadata.file_metadata().num_rows()).ok()
+}
+
+/// Whether a trace that passes the filters is in one of these files of a request.
+fn any_matches(
+    filters: &TraceFilters,
+    request: &ScoreRequest,
+    changed: &[PathBuf],
+) -> Result<bool, AnyError> {
+    if *filters == TraceFilters::default() {
+        return Ok(!changed.is_empty());
+    }
+    let mut files = discover(&request.paths, request.format)?;
+    files.retain(|file| changed.contains(&file.path));
+    let mut found = false;
+    DocumentSource::new(files, request.map.clone()).read(Members::Facts, None, |document| {
+        found = matches(filters, &document.trace_id, &document.members);
+        match found {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    })?;
+    Ok(found)
+}
+
+fn matches(filters: &TraceFilters, trace_id: &str, members: &Map<String, Value>) -> bool {
+    let text = |name: &str| members.get(name).and_then(Value::as_str);
+    let Some(started_at) = text("started_at").and_then(|text| parse_instant(text).ok()) else {
+        return false;
+    };
+    let tags: Vec<&str> = match members.get("tags") {
+        Some(Value::Array(tags)) => tags.iter().filter_map(Value::as_str).collect(),
+        Some(Value::String(tag)) => vec![tag],
+        _ => Vec::new(),
+    };
+    filters.matches(&TraceFacts {
+        trace_id,
+        started_at,
+        status: text("status").map_or_else(TraceStatus::default, trace_status),
+        name: text("name"),
+        session_id: text("session_id"),
+        user_id: text("user_id"),
+        tags: &tags,
+        environment: text("environment"),
+        release: text("release"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(pairs: &[&str]) -> Result<BTreeMap<String, String>, AnyError> {
+        let pairs: Vec<String> = pairs.iter().map(|p| (*p).to_owned()).collect();
+        kept_settings(&pairs)
+    }
+
+    #[test]
+    fn kept_settings_are_the_flags_of_score() {
+        let map = kept(&[
+            "memory-limit=4G",
+            "threshold=coherence=0.6",
+            "no_cache=true",
+        ])
+        .unwrap();
+        let settings = read_kept(&map).unwrap();
+        assert_eq!(settings.memory_limit.as_deref(), Some("4G"));
+        assert_eq!(settings.threshold, Some(vec!["coherence=0.6".to_owned()]));
+        assert!(settings.no_cache);
+        let map = kept(&["no_cache=false", "signals=given.parquet"]).unwrap();
+        let settings = read_kept(&map).unwrap();
+        assert!(!settings.no_cache);
+        assert!(Path::new(&settings.signals.unwrap()).is_absolute());
+    }
+
+    #[test]
+    fn other_settings_are_refused_with_what_to_do() {
+        for (pair, expected) in [
+            ("memory_limt=4G", "`memory_limit`"),
+            ("metrics=coherence", "--metrics"),
+            ("judge_only=name=x", "--filters"),
+            ("no_cache=yes", "true or false"),
+            ("window", "NAME=VALUE"),
+        ] {
+            let error = kept(&[pair]).unwrap_err().to_string();
+            assert!(error.contains(expected), "{pair}: {error}");
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! `nightmill runs`: finished runs and their scores over time.
+
+use serde::Serialize;
+
+use super::runs_flags::{
+    ComparisonArgs, DistributionArgs, HistoryArgs, ListArgs, Looked, RunsCommand, SummaryArgs,
+    TrendArgs,
+};
+use super::{AnyError, Outcome, listing, outcome};
+use crate::analytics::{
+    self, LastBucket, Page, ScoreFilter, ScoreRecord, ScoreStatus, SummaryRow, Target,
+};
+use crate::metric::Level;
+use crate::run::{ScoreQuery, StoredRun, find_runs, read_run, read_scores, stored_metrics};
+use crate::selection::format_instant;
+
+pub(super) use super::runs_flags::RunsArgs;
+
+/// What a metric is about.
+fn target_of(metric: &str) -> Target {
+    match crate::metric::find(metric).map(|m| m.level) {
+        Some(Level::Session) => Target::Session,
+        _ => Target::Trace,
+    }
+}
+
+pub(super) fn run(args: RunsArgs) -> Result<Outcome, AnyError> {
+    match args.command {
+        RunsCommand::List(args) => return list(&args),
+        RunsCommand::Summary(args) => summary(&args)?,
+        RunsCommand::Trend(args) => trend(&args)?,
+        RunsCommand::Distribution(args) => distribution(&args)?,
+        RunsCommand::History(args) => history(&args)?,
+        RunsCommand::Comparison(args) => comparison(&args)?,
+    }
+    Ok(Outcome::Done)
+}
+
+/// Runs that can't be read are named, and stop no other from being listed.
+fn list(args: &ListArgs) -> Result<Outcome, AnyError> {
+    let mut ended = Outcome::Done;
+    let mut runs = Vec::new();
+    for folder in find_runs(&args.dirs)? {
+        match read_run(&folder) {
+            Ok(run) => runs.push(run),
+            Err(error) => {
+                outcome::print_error(&error);
+                ended = Outcome::Incomplete;
+            }
+        }
+    }
+    runs.sort_by(|a, b| (a.created_at, &a.path).cmp(&(b.created_at, &b.path)));
+    listing::print(args.json, &runs, || {
+        let header = [
+            "name", "created", "command", "status", "traces", "sessions", "judged", "failed",
+            "pending",
+        ];
+        let rows = runs.iter().map(|run| {
+            [
+                run.name.clone(),
+                format_instant(run.created_at),
+                run.command.clone(),
+                run.status.name().to_owned(),
+                run.traces.to_string(),
+                run.sessions.to_string(),
+                run.judged.to_string(),
+                run.failed.to_string(),
+                run.pending.to_string(),
+            ]
+        });
+        listing::table(header, rows.collect())
+    })?;
+    Ok(ended)
+}
+
+impl Looked {
+    /// The runs. One that can't be read is an error: without it every number would be another.
+    fn runs(&self) -> Result<Vec<StoredRun>, AnyError> {
+        let folders = find_runs(&self.dirs)?;
+        let runs: Result<Vec<StoredRun>, _> = folders.iter().map(|f| read_run(f)).collect();
+        Ok(runs?)
+    }
+
+    fn filter(&self, target: Target) -> ScoreFilter {
+        ScoreFilter {
+            target,
+            date_from: self.from,
+            date_to: self.to,
+        }
+    }
+
+    /// A query for all scores of a metric, without their ids.
+    fn query<'a>(&'a self, target: Target, metric: Option<&'a str>) -> ScoreQuery<'a> {
+        ScoreQuery {
+            filter: self.filter(target),
+            metric,
+            target_id: None,
+            project_id: self.project.as_deref(),
+            with_ids: false,
+        }
+    }
+}
+
+/// A summary and what it is about.
+#[derive(Serialize)]
+struct SummaryLine {
+    target: Target,
+    #[serde(flatten)]
+    row: SummaryRow,
+}
+
+fn summary(args: &SummaryArgs) -> Result<(), AnyError> {
+    let looked = &args.looked;
+    let runs = looked.runs()?;
+    let targets = match (args.target, &args.metric) {
+        (Some(target), _) => vec![target],
+        (None, Some(metric)) => vec![target_of(metric)],
+        (None, None) => vec![Target::Trace, Target::Session],
+    };
+    let mut lines = Vec::new();
+    for target in targets {
+        let filter = looked.filter(target);
+        let metrics: Vec<String> = match &args.metric {
+            Some(metric) => vec![metric.clone()],
+            None => stored_metrics(&runs, &filter)?.into_iter().collect(),
+        };
+        // One metric after the other: only the scores of one are in memory.
+        for metric in &metrics {
+            let records = read_scores(&runs, &looked.query(target, Some(metric)))?;
+            let rows = analytics::summary(&records, &filter);
+            lines.extend(rows.into_iter().map(|row| SummaryLine { target, row }));
+        }
+    }
+    listing::print(looked.json, &lines, || {
+        let header = [
+            "metric", "target", "success", "failed", "mean", "min", "median", "max", "latest",
+        ];
+        let rows = lines.iter().map(|SummaryLine { target, row }| {
+            [
+                row.metric.clone(),
+                match target {
+                    Target::Trace => "trace".to_owned(),
+                    Target::Session => "session".to_owned(),
+                },
+                row.success_count.to_string(),
+                row.failed_count.to_string(),
+                listing::score(row.avg_score),
+                listing::score(row.min_score),
+                listing::score(row.median_score),
+                listing::score(row.max_score),
+                format_instant(row.latest_score_at),
+            ]
+        });
+        listing::table(header, rows.collect())
+    })
+}
+
+/// The scores of one metric, and the filter they passed.
+fn scores_of(
+    looked: &Looked,
+    target: Option<Target>,
+    metric: &str,
+) -> Result<(ScoreFilter, Vec<ScoreRecord>), AnyError> {
+    let target = target.unwrap_or_else(|| target_of(metric));
+    let records = read_scores(&looked.runs()?, &looked.query(target, Some(metric)))?;
+    Ok((looked.filter(target), records))
+}
+
+fn trend(args: &TrendArgs) -> Result<(), AnyError> {
+    let (filter, records) = scores_of(&args.looked, args.target, &args.metric)?;
+    let rows = analytics::trend(&records, &filter, &args.metric, args.interval);
+    listing::print(args.looked.json, &rows, || {
+        let rows = rows.iter().map(|row| {
+            [
+                format_instant(row.bucket_start),
+                listing::score(Some(row.avg_score)),
+                row.count.to_string(),
+            ]
+        });
+        listing::table(["from", "mean", "scores"], rows.collect())
+    })
+}
+
+fn distribution(args: &DistributionArgs) -> Result<(), AnyError> {
+    let (filter, records) = scores_of(&args.looked, args.target, &args.metric)?;
+    let last = match args.closed {
+        true => LastBucket::Closed,
+        false => LastBucket::Compat,
+    };
+    let rows = analytics::distribution(&records, &filter, &args.metric, args.buckets, last);
+    listing::print(args.looked.json, &rows, || {
+        let rows = rows.iter().map(|row| {
+            [
+                listing::score(Some(row.bucket_min)),
+                listing::score(Some(row.bucket_max)),
+                row.count.to_string(),
+            ]
+        });
+        listing::table(["from", "to", "scores"], rows.collect())
+    })
+}
+
+fn history(args: &HistoryArgs) -> Result<(), AnyError> {
+    let looked = &args.looked;
+    let query = ScoreQuery {
+        target_id: Some(&args.session),
+        with_ids: true,
+        ..looked.query(Target::Session, args.metric.as_deref())
+    };
+    let records = read_scores(&looked.runs()?, &query)?;
+    let rows = analytics::history(&records, &query.filter, &args.session, args.limit);
+    listing::print(looked.json, &rows, || {
+        let rows = rows.iter().map(|row| {
+            [
+                format_instant(row.created_at),
+                row.metric.clone(),
+                listing::score(row.score),
+                match row.status {
+                    ScoreStatus::Success => "SUCCESS".to_owned(),
+                    ScoreStatus::Failed => "FAILED".to_owned(),
+                    ScoreStatus::Pending => "PENDING".to_owned(),
+                },
+                row.run.clone(),
+            ]
+        });
+        listing::table(
+            ["created", "metric", "score", "status", "run"],
+            rows.collect(),
+        )
+    })
+}
+
+fn comparison(args: &ComparisonArgs) -> Result<(), AnyError> {
+    let looked = &args.looked;
+    let query = ScoreQuery {
+        with_ids: true,
+        ..looked.query(Target::Session, Some(&args.metric))
+    };
+    let records = read_scores(&looked.runs()?, &query)?;
+    let page = Page {
+        offset: args.offset,
+        limit: args.limit,
+    };
+    let compared = analytics::comparison(&records, &query.filter, &args.metric, args.order, page);
+    listing::print(looked.json, &compared, || {
+        let rows = compared.rows.iter().map(|row| {
+            [
+                row.target_id.clone(),
+                listing::score(Some(row.score)),
+                row.run.clone(),
+                format_instant(row.created_at),
+            ]
+        });
+        let table = listing::table(["session", "score", "run", "created"], rows.collect());
+        format!(
+            "{table}{} of {} sessions\n",
+            compared.rows.len(),
+            compared.total
+        )
+    })
+}

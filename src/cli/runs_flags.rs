@@ -1,0 +1,195 @@
+//! Flags of `nightmill runs`.
+
+use std::path::PathBuf;
+
+use chrono::{DateTime, Utc};
+use clap::{Args, Subcommand};
+
+use crate::analytics::{Buckets, DEFAULT_HISTORY, Interval, Order, Target};
+use crate::metric::ALL;
+use crate::selection::parse_instant;
+
+/// Arguments of `runs`.
+#[derive(Args, Debug)]
+pub(super) struct RunsArgs {
+    #[command(subcommand)]
+    pub command: RunsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum RunsCommand {
+    /// Which runs there are and how they ended, by time
+    List(ListArgs),
+    /// Counts, mean, extremes and median of each metric
+    Summary(SummaryArgs),
+    /// The mean of a metric over time
+    Trend(TrendArgs),
+    /// How the scores of a metric spread
+    Distribution(DistributionArgs),
+    /// The scores of one session, oldest first
+    History(HistoryArgs),
+    /// The latest score of each session, worst first
+    Comparison(ComparisonArgs),
+}
+
+/// Flags of `runs list`.
+#[derive(Args, Debug)]
+pub(super) struct ListArgs {
+    /// Run directories, and folders of them
+    #[arg(required = true, value_name = "DIR")]
+    pub dirs: Vec<PathBuf>,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What all analyses have in common.
+#[derive(Args, Debug)]
+pub(super) struct Looked {
+    /// Run directories, and folders of them
+    #[arg(required = true, value_name = "DIR")]
+    pub dirs: Vec<PathBuf>,
+    /// Only scores of runs made at this time or later
+    #[arg(long, value_name = "TIME", value_parser = parse_instant)]
+    pub from: Option<DateTime<Utc>>,
+    /// Only scores of runs made before this time
+    #[arg(long, value_name = "TIME", value_parser = parse_instant)]
+    pub to: Option<DateTime<Utc>>,
+    /// Only scores of this project
+    #[arg(long, value_name = "ID")]
+    pub project: Option<String>,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct SummaryArgs {
+    #[command(flatten)]
+    pub looked: Looked,
+    /// This metric only
+    #[arg(long, value_name = "METRIC", value_parser = metric)]
+    pub metric: Option<String>,
+    /// Scores of traces or of sessions: trace or session [default: both]
+    #[arg(long, value_name = "TARGET", value_parser = target)]
+    pub target: Option<Target>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct TrendArgs {
+    #[command(flatten)]
+    pub looked: Looked,
+    /// The metric
+    #[arg(long, value_name = "METRIC", value_parser = metric)]
+    pub metric: String,
+    /// Scores of traces or of sessions: trace or session [default: what the metric is about]
+    #[arg(long, value_name = "TARGET", value_parser = target)]
+    pub target: Option<Target>,
+    /// Length of a bucket, UTC: hour, day, or week (from Monday)
+    #[arg(long, value_name = "LENGTH", default_value = "day", value_parser = interval)]
+    pub interval: Interval,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct DistributionArgs {
+    #[command(flatten)]
+    pub looked: Looked,
+    /// The metric
+    #[arg(long, value_name = "METRIC", value_parser = metric)]
+    pub metric: String,
+    /// Scores of traces or of sessions: trace or session [default: what the metric is about]
+    #[arg(long, value_name = "TARGET", value_parser = target)]
+    pub target: Option<Target>,
+    /// Number of buckets, 1 to 100
+    #[arg(long, value_name = "N", default_value = "10", value_parser = buckets)]
+    pub buckets: Buckets,
+    /// Count a score of exactly 1 in the last bucket, not in one of its own
+    #[arg(long)]
+    pub closed: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct HistoryArgs {
+    #[command(flatten)]
+    pub looked: Looked,
+    /// The session
+    #[arg(long, value_name = "ID")]
+    pub session: String,
+    /// This metric only
+    #[arg(long, value_name = "METRIC", value_parser = metric)]
+    pub metric: Option<String>,
+    /// Scores at most
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_HISTORY)]
+    pub limit: usize,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ComparisonArgs {
+    #[command(flatten)]
+    pub looked: Looked,
+    /// The metric; one of sessions
+    #[arg(long, value_name = "METRIC", value_parser = metric)]
+    pub metric: String,
+    /// Which end comes first: ascending (worst first) or descending
+    #[arg(long, value_name = "ORDER", default_value = "ascending", value_parser = order)]
+    pub order: Order,
+    /// Sessions to pass over
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub offset: usize,
+    /// Sessions at most
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub limit: usize,
+}
+
+fn metric(name: &str) -> Result<String, String> {
+    match crate::metric::find(name) {
+        Some(metric) => Ok(metric.name.to_owned()),
+        None => Err(format!(
+            "no such metric{}; `nightmill metrics` lists them",
+            crate::trace::nearest(name, ALL.iter().map(|m| m.name))
+        )),
+    }
+}
+
+fn choice<T: Copy>(text: &str, choices: &[(&str, T)]) -> Result<T, String> {
+    match choices.iter().find(|(name, _)| *name == text) {
+        Some((_, value)) => Ok(*value),
+        None => {
+            let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+            Err(format!("choose {}", names.join(" or ")))
+        }
+    }
+}
+
+fn target(text: &str) -> Result<Target, String> {
+    choice(
+        text,
+        &[("trace", Target::Trace), ("session", Target::Session)],
+    )
+}
+
+fn interval(text: &str) -> Result<Interval, String> {
+    choice(
+        text,
+        &[
+            ("hour", Interval::Hour),
+            ("day", Interval::Day),
+            ("week", Interval::Week),
+        ],
+    )
+}
+
+fn order(text: &str) -> Result<Order, String> {
+    choice(
+        text,
+        &[
+            ("ascending", Order::Ascending),
+            ("descending", Order::Descending),
+        ],
+    )
+}
+
+fn buckets(text: &str) -> Result<Buckets, String> {
+    let count: u32 = text.parse().map_err(|_| "expected 1 to 100".to_owned())?;
+    Buckets::try_from(count).map_err(|e| e.to_string())
+}

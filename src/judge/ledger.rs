@@ -1,0 +1,506 @@
+//! The ledger: every call to a judge, in one SQLite file that outlives runs.
+//!
+//! An answer that is in here is never paid for twice. Writes go through SQLite's write-ahead log, so that a process that is
+//! killed leaves a whole file; several processes may share one.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::call::{Call, CallErrorKind, CallHash, Reply, Usage};
+
+/// The ledger can't be used.
+#[derive(Debug, thiserror::Error)]
+#[error("the ledger `{path}`: {problem}; name another one with --ledger, or free its disk")]
+pub struct LedgerError {
+    path: PathBuf,
+    problem: String,
+}
+
+/// How long a write waits for another process.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Counts up when the tables change.
+const FORMAT: i64 = 1;
+
+const TABLES: &str = "
+CREATE TABLE IF NOT EXISTS calls (
+    hash TEXT PRIMARY KEY,
+    metric TEXT NOT NULL,
+    stage TEXT NOT NULL,
+    prompt TEXT NOT NULL,
+    prompt_version INTEGER NOT NULL,
+    model TEXT NOT NULL,
+    endpoint TEXT NOT NULL,
+    reply TEXT NOT NULL,
+    reported_model TEXT NOT NULL,
+    cut_off INTEGER NOT NULL,
+    prompt_tokens INTEGER,
+    completion_tokens INTEGER,
+    cached_tokens INTEGER,
+    cost REAL,
+    latency_ms INTEGER,
+    answered_at TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS attempts (
+    id INTEGER PRIMARY KEY,
+    run TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    metric TEXT NOT NULL,
+    model TEXT NOT NULL,
+    status TEXT NOT NULL,
+    message TEXT,
+    prompt_tokens INTEGER,
+    completion_tokens INTEGER,
+    cost REAL,
+    latency_ms INTEGER NOT NULL,
+    at TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS refused_formats (
+    hash TEXT PRIMARY KEY,
+    message TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS batches (
+    id TEXT PRIMARY KEY,
+    endpoint TEXT NOT NULL,
+    state TEXT NOT NULL,
+    submitted_at TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS batch_calls (
+    hash TEXT PRIMARY KEY,
+    batch TEXT NOT NULL,
+    metric TEXT NOT NULL,
+    stage TEXT NOT NULL,
+    model TEXT NOT NULL,
+    prompt TEXT NOT NULL,
+    prompt_version INTEGER NOT NULL
+) WITHOUT ROWID;
+";
+
+/// What is said of a call beside the call itself.
+#[derive(Clone, Copy, Debug)]
+pub struct CallLabel<'a> {
+    /// The metric that asks.
+    pub metric: &'a str,
+    /// Its stage.
+    pub stage: &'a str,
+}
+
+/// One try at a call.
+#[derive(Clone, Debug)]
+pub struct Attempt<'a> {
+    /// `answered`, or the code of the failure.
+    pub status: &'a str,
+    /// What was said about a failure.
+    pub message: Option<&'a str>,
+    /// Tokens, where known.
+    pub usage: Option<Usage>,
+    /// Dollars, where the model has a price and the tokens are known.
+    pub cost: Option<f64>,
+    /// From the request to the answer or failure.
+    pub latency: Duration,
+}
+
+/// What the attempt took that brought an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Taken {
+    /// Milliseconds from the request to the answer; none for answers of batches.
+    pub latency_ms: Option<i64>,
+    /// Dollars, where the model had a price and the tokens were known.
+    pub cost: Option<f64>,
+}
+
+/// Sums over the attempts of a metric, or of all.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+pub struct Spend {
+    /// The metric.
+    pub metric: String,
+    /// Attempts, answered or not.
+    pub attempts: u64,
+    /// Answered ones among them.
+    pub answered: u64,
+    /// Tokens of questions.
+    pub prompt_tokens: u64,
+    /// Tokens of replies.
+    pub completion_tokens: u64,
+    /// Dollars; attempts without a known price count as nothing here and are in `unpriced`.
+    pub cost: f64,
+    /// Answered attempts without a known price.
+    pub unpriced: u64,
+}
+
+/// An open ledger. What is written through it belongs to one run.
+#[derive(Debug)]
+pub struct Ledger {
+    path: PathBuf,
+    run: String,
+    connection: Mutex<Connection>,
+}
+
+impl Ledger {
+    /// Opens or makes a ledger.
+    ///
+    /// # Errors
+    /// [`LedgerError`] if it can't be opened, is no ledger, or is of a later version.
+    pub fn open(path: &Path) -> Result<Self, LedgerError> {
+        let failed = |problem: String| LedgerError {
+            path: path.to_owned(),
+            problem,
+        };
+        if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
+            std::fs::create_dir_all(folder).map_err(|e| failed(e.to_string()))?;
+        }
+        let open = || -> Result<Connection, rusqlite::Error> {
+            let connection = Connection::open(path)?;
+            connection.busy_timeout(PATIENCE)?;
+            connection.pragma_update(None, "journal_mode", "WAL")?;
+            connection.pragma_update(None, "synchronous", "NORMAL")?;
+            Ok(connection)
+        };
+        // Where two processes make the same ledger at once, SQLite does not wait by itself.
+        let started = std::time::Instant::now();
+        let connection = loop {
+            match open() {
+                Ok(connection) => break connection,
+                Err(e) if is_busy(&e) && started.elapsed() < PATIENCE => {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                Err(e) => return Err(failed(e.to_string())),
+            }
+        };
+        let format: i64 = connection
+            .pragma_query_value(None, "user_version", |row| row.get(0))
+            .map_err(|e| failed(e.to_string()))?;
+        if format > FORMAT {
+            return Err(failed(format!(
+                "it was written by a later nightmill (format {format})"
+            )));
+        }
+        connection
+            .execute_batch(&format!(
+                "BEGIN IMMEDIATE; {TABLES} PRAGMA user_version = {FORMAT}; COMMIT;"
+            ))
+            .map_err(|e| failed(e.to_string()))?;
+        let now = chrono::Utc::now().format("%Y%m%dT%H%M%S%.6f");
+        Ok(Self {
+            path: path.to_owned(),
+            run: format!("{now}-{}", std::process::id()),
+            connection: Mutex::new(connection),
+        })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn connection(&self) -> MutexGuard<'_, Connection> {
+        self.connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failed(&self, error: &rusqlite::Error) -> LedgerError {
+        LedgerError {
+            path: self.path.clone(),
+            problem: error.to_string(),
+        }
+    }
+
+    /// The answer to a call, if it was ever given.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub fn answer(&self, hash: &CallHash) -> Result<Option<Reply>, LedgerError> {
+        let connection = self.connection();
+        let query = || {
+            let mut statement = connection.prepare_cached(
+                "SELECT reply, reported_model, cut_off, prompt_tokens, completion_tokens, cached_tokens \
+                 FROM calls WHERE hash = ?1",
+            )?;
+            let read = |row: &rusqlite::Row<'_>| {
+                let prompt: Option<u64> = row.get(3)?;
+                let completion: Option<u64> = row.get(4)?;
+                let cached: Option<u64> = row.get(5)?;
+                Ok(Reply {
+                    text: row.get(0)?,
+                    model: row.get(1)?,
+                    cut_off: row.get(2)?,
+                    usage: prompt.zip(completion).map(|(prompt, completion)| Usage {
+                        prompt,
+                        completion,
+                        cached: cached.unwrap_or_default(),
+                    }),
+                })
+            };
+            statement.query_row([hash.as_str()], read).optional()
+        };
+        query().map_err(|e| self.failed(&e))
+    }
+
+    /// What the answer to a call took, whichever run asked; `None` without an answer.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub fn taken(&self, hash: &CallHash) -> Result<Option<Taken>, LedgerError> {
+        let connection = self.connection();
+        let query = || {
+            connection
+                .prepare_cached("SELECT latency_ms, cost FROM calls WHERE hash = ?1")?
+                .query_row([hash.as_str()], |row| {
+                    Ok(Taken {
+                        latency_ms: row.get(0)?,
+                        cost: row.get(1)?,
+                    })
+                })
+                .optional()
+        };
+        query().map_err(|e| self.failed(&e))
+    }
+
+    /// Writes an attempt, and with it the answer if there is one: both or neither.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub fn record(
+        &self,
+        hash: &CallHash,
+        call: &Call,
+        endpoint: &str,
+        label: CallLabel<'_>,
+        attempt: &Attempt<'_>,
+        reply: Option<&Reply>,
+    ) -> Result<(), LedgerError> {
+        let mut connection = self.connection();
+        let now = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
+        let latency = i64::try_from(attempt.latency.as_millis()).unwrap_or(i64::MAX);
+        let usage = attempt.usage;
+        let write = |connection: &mut Connection| -> Result<(), rusqlite::Error> {
+            let transaction = connection.transaction()?;
+            transaction
+                .prepare_cached(
+                    "INSERT INTO attempts (run, hash, metric, model, status, message, prompt_tokens, completion_tokens, cost, latency_ms, at) \
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                )?
+                .execute(params![
+                    self.run,
+                    hash.as_str(),
+                    label.metric,
+                    call.model,
+                    attempt.status,
+                    attempt.message,
+                    usage.map(|u| u.prompt),
+                    usage.map(|u| u.completion),
+                    attempt.cost,
+                    latency,
+                    now,
+                ])?;
+            if attempt.status == CallErrorKind::FormatRejected.code() {
+                transaction
+                    .prepare_cached("INSERT OR IGNORE INTO refused_formats VALUES (?1, ?2)")?
+                    .execute([hash.as_str(), attempt.message.unwrap_or_default()])?;
+            }
+            if let Some(reply) = reply {
+                transaction
+                    .prepare_cached(
+                        "INSERT OR IGNORE INTO calls VALUES \
+                         (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+                    )?
+                    .execute(params![
+                        hash.as_str(),
+                        label.metric,
+                        label.stage,
+                        call.prompt.name,
+                        call.prompt.version,
+                        call.model,
+                        endpoint,
+                        reply.text,
+                        reply.model,
+                        reply.cut_off,
+                        usage.map(|u| u.prompt),
+                        usage.map(|u| u.completion),
+                        usage.map(|u| u.cached),
+                        attempt.cost,
+                        latency,
+                        now,
+                    ])?;
+                transaction
+                    .prepare_cached("DELETE FROM batch_calls WHERE hash = ?1")?
+                    .execute([hash.as_str()])?;
+            }
+            transaction.commit()
+        };
+        write(&mut connection).map_err(|e| self.failed(&e))
+    }
+
+    /// What an endpoint said when it refused a call's reply format: a lasting answer, though none to the question.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub fn refused_format(&self, hash: &CallHash) -> Result<Option<String>, LedgerError> {
+        let connection = self.connection();
+        let query = || {
+            connection
+                .prepare_cached("SELECT message FROM refused_formats WHERE hash = ?1")?
+                .query_row([hash.as_str()], |row| row.get(0))
+                .optional()
+        };
+        query().map_err(|e| self.failed(&e))
+    }
+
+    /// Whether a call was submitted in a batch whose answer is not here yet.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub fn waits_in_batch(&self, hash: &CallHash) -> Result<bool, LedgerError> {
+        let connection = self.connection();
+        let query = || {
+            connection
+                .prepare_cached("SELECT 1 FROM batch_calls WHERE hash = ?1")?
+                .exists([hash.as_str()])
+        };
+        query().map_err(|e| self.failed(&e))
+    }
+
+    /// What this run has spent, by metric.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub fn spend(&self) -> Result<Vec<Spend>, LedgerError> {
+        let connection = self.connection();
+        let query = || {
+            let mut statement = connection.prepare(
+                "SELECT metric, count(*), sum(status = 'answered'), sum(coalesce(prompt_tokens, 0)), \
+                   sum(coalesce(completion_tokens, 0)), sum(coalesce(cost, 0.0)), \
+                   sum(status = 'answered' AND cost IS NULL) \
+                 FROM attempts WHERE run = ?1 GROUP BY metric ORDER BY metric",
+            )?;
+            let rows = statement.query_map([&self.run], |row| {
+                Ok(Spend {
+                    metric: row.get(0)?,
+                    attempts: row.get(1)?,
+                    answered: row.get(2)?,
+                    prompt_tokens: row.get(3)?,
+                    completion_tokens: row.get(4)?,
+                    cost: row.get(5)?,
+                    unpriced: row.get(6)?,
+                })
+            })?;
+            rows.collect::<Result<Vec<_>, _>>()
+        };
+        query().map_err(|e| self.failed(&e))
+    }
+
+    /// How many answers it holds.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub fn answers(&self) -> Result<u64, LedgerError> {
+        self.connection()
+            .query_row("SELECT count(*) FROM calls", [], |row| row.get(0))
+            .map_err(|e| self.failed(&e))
+    }
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked};
+    matches!(
+        error.sqlite_error_code(),
+        Some(DatabaseBusy | DatabaseLocked)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::call::tests::call;
+    use super::*;
+
+    const LABEL: CallLabel<'_> = CallLabel {
+        metric: "confidence",
+        stage: "score",
+    };
+
+    fn reply() -> Reply {
+        Reply {
+            text: "{\"confidence\": 0.5}".into(),
+            model: "test-1".into(),
+            usage: Some(Usage {
+                prompt: 10,
+                completion: 5,
+                cached: 3,
+            }),
+            cut_off: false,
+        }
+    }
+
+    #[test]
+    fn answers_and_spend_outlive_the_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/ledger.db");
+        let (asked, hash) = (call("a"), call("a").hash("here"));
+        {
+            let ledger = Ledger::open(&path).unwrap();
+            assert_eq!(ledger.answer(&hash).unwrap(), None);
+            let failed = Attempt {
+                status: "timeout",
+                message: Some("late"),
+                usage: None,
+                cost: None,
+                latency: Duration::from_millis(7),
+            };
+            ledger
+                .record(&hash, &asked, "here", LABEL, &failed, None)
+                .unwrap();
+            let answered = Attempt {
+                status: "answered",
+                message: None,
+                usage: reply().usage,
+                cost: Some(0.25),
+                latency: Duration::from_millis(9),
+            };
+            ledger
+                .record(&hash, &asked, "here", LABEL, &answered, Some(&reply()))
+                .unwrap();
+            let spend = ledger.spend().unwrap();
+            assert_eq!(
+                (spend[0].attempts, spend[0].answered, spend[0].prompt_tokens),
+                (2, 1, 10)
+            );
+        }
+        let ledger = Ledger::open(&path).unwrap();
+        assert_eq!(ledger.answer(&hash).unwrap(), Some(reply()));
+        let taken = Taken {
+            latency_ms: Some(9),
+            cost: Some(0.25),
+        };
+        assert_eq!(ledger.taken(&hash).unwrap(), Some(taken));
+        assert_eq!(ledger.taken(&call("b").hash("here")).unwrap(), None);
+        assert_eq!(ledger.spend().unwrap(), [], "another run's spending");
+        assert_eq!(ledger.answers().unwrap(), 1);
+    }
+
+    #[test]
+    fn a_file_that_is_no_ledger_is_refused_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notes.txt");
+        std::fs::write(&path, "not a database, only notes ".repeat(100)).unwrap();
+        let message = Ledger::open(&path).unwrap_err().to_string();
+        assert!(
+            message.contains("notes.txt") && message.contains("--ledger"),
+            "{message}"
+        );
+        let later = folder.path().join("later.db");
+        drop(Ledger::open(&later).unwrap());
+        Connection::open(&later)
+            .unwrap()
+            .pragma_update(None, "user_version", 99)
+            .unwrap();
+        assert!(
+            Ledger::open(&later)
+                .unwrap_err()
+                .to_string()
+                .contains("later nightmill")
+        );
+    }
+}

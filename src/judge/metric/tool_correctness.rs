@@ -1,0 +1,96 @@
+//! `tool_correctness`: did the agent choose the right tools? (Specification, section 12.2.)
+
+use super::{SCORE_WITH_REASON, ask, in_stored_order, scored};
+use crate::judge::evidence::Evidence;
+use crate::judge::judged_metric::{JudgedMetric, Step};
+use crate::judge::prompt::PromptError;
+use crate::judge::reply_shape::{Field, Kind, Member, MemberKind, ReplyShape, StageReply};
+
+const KEYS: [&str; 3] = ["user_input", "tools_called", "available_tools"];
+
+static EXTRACT: ReplyShape = ReplyShape::new(&[
+    Field {
+        key: "user_input",
+        kind: Kind::Text,
+        about: "the user's goal.",
+    },
+    Field {
+        key: "tools_called",
+        kind: Kind::Objects(&[
+            Member {
+                key: "name",
+                kind: MemberKind::Text,
+                about: "the tool's name.",
+            },
+            Member {
+                key: "parameters",
+                kind: MemberKind::FreeObject,
+                about: "the arguments of the call.",
+            },
+        ]),
+        about: "every tool call in order; an empty list if there is none.",
+    },
+    Field {
+        key: "available_tools",
+        kind: Kind::Objects(&[
+            Member {
+                key: "name",
+                kind: MemberKind::Text,
+                about: "the tool's name.",
+            },
+            Member {
+                key: "description",
+                kind: MemberKind::OptionalText,
+                about: "what the tool does.",
+            },
+        ]),
+        about: "every tool that was available; an empty list if there is none.",
+    },
+]);
+
+/// Whether the tools called were the right ones among those the agent had.
+#[derive(Clone, Copy, Debug)]
+pub struct ToolCorrectness;
+
+impl JudgedMetric for ToolCorrectness {
+    fn name(&self) -> &'static str {
+        "tool_correctness"
+    }
+
+    fn next(
+        &self,
+        evidence: &Evidence,
+        threshold: f64,
+        replies: &[StageReply],
+    ) -> Result<Step, PromptError> {
+        match replies {
+            [] => ask(
+                "extract",
+                "tool_correctness_extract",
+                &EXTRACT,
+                [("trace", evidence.value())],
+            ),
+            // A run without tools is scored too: leaving useful tools alone is a fault.
+            [extract] => {
+                let values = KEYS.map(|key| (key, in_stored_order(extract.value(key))));
+                ask(
+                    "score",
+                    "tool_correctness_score",
+                    &SCORE_WITH_REASON,
+                    values,
+                )
+            }
+            [extract, score, ..] => Ok(scored(
+                score.share("score"),
+                score.optional_text("reason"),
+                KEYS.map(|key| (key, extract.value(key).clone())),
+                threshold,
+                evidence,
+            )),
+        }
+    }
+
+    fn most_calls(&self) -> usize {
+        2
+    }
+}

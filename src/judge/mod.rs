@@ -1,0 +1,50 @@
+//! LLM judges: metrics whose score a remote model gives, only where they are asked for.
+//!
+//! ```text
+//! trace document ─ evidence ─ metric (questions and score rule) ─ attempts (form, repair)
+//!   ─ service: ledger ─ breaker ─ budget ─ rate gate ─ provider over HTTP
+//! ```
+//!
+//! Metrics, prompts and replies are pure; the service alone meets the network and the ledger.
+
+mod attempts;
+pub mod batch;
+mod breaker;
+mod budget;
+mod call;
+pub mod conversation;
+mod evidence;
+mod judged_metric;
+mod ledger;
+mod metric;
+mod model_name;
+mod price;
+mod prompt;
+mod provider;
+mod rate;
+mod reply_shape;
+mod secret;
+mod service;
+mod trace_judge;
+
+pub use attempts::{Attempts, JudgeFailed, Outcome, Policy};
+pub use breaker::BreakerRules;
+pub use budget::{Budget, Caps, Spent};
+pub use call::{
+    Call, CallError, CallErrorKind, CallHash, Judge, PromptLabel, Reply, ReplyFormat, Usage,
+    usual_tokens,
+};
+pub use evidence::{ContextOverflow, Evidence, WhenTooLong};
+pub use judged_metric::{
+    JUDGED, Judged, JudgedMetric, Question, SYSTEM_MESSAGE, Step, judged_metric,
+};
+pub use ledger::{CallLabel, Ledger, LedgerError, Spend, Taken};
+pub use model_name::{ProviderNotConfigured, check_credentials, resolve};
+pub use price::{Price, PriceError, PriceTable};
+pub use prompt::PromptError;
+pub use provider::{HttpJudge, ProviderError, ProviderSettings, endpoint_of};
+pub use rate::{RateGate, RateLimits};
+pub use reply_shape::{ReplyFault, ReplyShape, StageReply};
+pub use secret::{SecretError, Secrets, key_of_file, with_variables};
+pub use service::{CallCounts, JudgeService, Retries, ServiceParts, Unanswered};
+pub use trace_judge::{AskingRules, Unjudged, judge_trace};

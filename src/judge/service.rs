@@ -1,0 +1,378 @@
+//! The judge service: answers calls from the ledger first, else from the endpoint, inside budget and limits.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{OnceCell, Semaphore};
+
+use super::breaker::{Breaker, BreakerRules};
+use super::budget::{Budget, Spent};
+use super::call::{Call, CallError, CallErrorKind, CallHash, Judge, Reply, Usage};
+use super::ledger::{Attempt, CallLabel, Ledger, LedgerError};
+use super::price::PriceTable;
+use super::rate::RateGate;
+use super::secret::Secrets;
+
+/// How calls that fail for a time are repeated.
+#[derive(Clone, Copy, Debug)]
+pub struct Retries {
+    /// Tries of one call, at most.
+    pub attempts: u32,
+    /// The first wait; it doubles.
+    pub wait: Duration,
+    /// The longest wait of our own; a longer one that the provider asks for is honoured.
+    pub longest_wait: Duration,
+    /// A wait asked for beyond this fails the call instead.
+    pub patience: Duration,
+}
+
+impl Default for Retries {
+    fn default() -> Self {
+        Self {
+            attempts: 5,
+            wait: Duration::from_secs(1),
+            longest_wait: Duration::from_secs(60),
+            patience: Duration::from_secs(600),
+        }
+    }
+}
+
+/// What a service is made of.
+pub struct ServiceParts {
+    /// Answers calls; `None` answers from the ledger alone.
+    pub judge: Option<Arc<dyn Judge>>,
+    /// Where the model is asked; decides hashes when there is no judge.
+    pub endpoint: Arc<dyn Fn(&str) -> String + Send + Sync>,
+    /// Keeps every call.
+    pub ledger: Arc<Ledger>,
+    /// Caps.
+    pub budget: Budget,
+    /// Limits by the minute.
+    pub gate: RateGate,
+    /// Prices.
+    pub prices: PriceTable,
+    /// Retries.
+    pub retries: Retries,
+    /// The breaker's rules, for each endpoint.
+    pub breaker: BreakerRules,
+    /// Calls under way at once.
+    pub concurrency: usize,
+    /// Longest wait for one answer.
+    pub timeout: Duration,
+    /// What an endpoint's address may hold and the ledger must not.
+    pub secrets: Secrets,
+}
+
+/// Why a call stays without an answer.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Unanswered {
+    /// A cap stops the run; the call was not sent.
+    #[error("not judged: {0}")]
+    Capped(String),
+    /// The call is not in the ledger and nothing may be sent.
+    #[error("not judged: the ledger has no answer")]
+    NotInLedger,
+    /// The call waits in a batch.
+    #[error("not judged yet: waiting for a batch")]
+    InBatch,
+    /// The call failed for good.
+    #[error("{code}: {message}")]
+    Failed {
+        /// A code for tables.
+        code: &'static str,
+        /// What was said.
+        message: String,
+    },
+    /// The ledger can't be read or written: the run must stop, else answers would be paid and lost.
+    #[error("{0}")]
+    Ledger(String),
+}
+
+impl Unanswered {
+    /// Whether the call was never given a chance, so that a later run can still make it.
+    pub fn pending(&self) -> bool {
+        matches!(self, Self::Capped(_) | Self::NotInLedger | Self::InBatch)
+    }
+}
+
+/// How many calls came from where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct CallCounts {
+    /// Distinct calls asked for.
+    pub asked: u64,
+    /// Answered by the ledger.
+    pub from_ledger: u64,
+    /// Sent to an endpoint, counting every attempt.
+    pub sent: u64,
+    /// Answered by an endpoint.
+    pub answered: u64,
+    /// Failed for good.
+    pub failed: u64,
+    /// Not sent, because a cap was reached or nothing may be sent.
+    pub withheld: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    asked: AtomicU64,
+    from_ledger: AtomicU64,
+    sent: AtomicU64,
+    answered: AtomicU64,
+    failed: AtomicU64,
+    withheld: AtomicU64,
+}
+
+type Slot = Arc<OnceCell<Result<Reply, Unanswered>>>;
+
+/// Answers calls; shared by all rows of a run.
+pub struct JudgeService {
+    parts: ServiceParts,
+    permits: Semaphore,
+    breakers: Mutex<HashMap<String, Arc<Breaker>>>,
+    under_way: Mutex<HashMap<CallHash, Slot>>,
+    counters: Counters,
+}
+
+impl std::fmt::Debug for JudgeService {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("JudgeService")
+            .field("counts", &self.counts())
+            .finish_non_exhaustive()
+    }
+}
+
+impl JudgeService {
+    /// A service of these parts.
+    pub fn new(parts: ServiceParts) -> Self {
+        Self {
+            permits: Semaphore::new(parts.concurrency.max(1)),
+            parts,
+            breakers: Mutex::default(),
+            under_way: Mutex::default(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// The answer to a call. Equal calls that are under way at once are sent once.
+    ///
+    /// # Errors
+    /// [`Unanswered`].
+    pub async fn answer(&self, call: &Call, label: CallLabel<'_>) -> Result<Reply, Unanswered> {
+        let endpoint = (self.parts.endpoint)(&call.model);
+        let hash = call.hash(&endpoint);
+        let slot = {
+            let mut under_way = self
+                .under_way
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(under_way.entry(hash.clone()).or_default())
+        };
+        let answer = slot
+            .get_or_init(|| async {
+                self.counters.asked.fetch_add(1, Relaxed);
+                let answer = self.find_or_send(call, &endpoint, &hash, label).await;
+                let counter = match &answer {
+                    Ok(_) => None,
+                    Err(e) if e.pending() => Some(&self.counters.withheld),
+                    Err(_) => Some(&self.counters.failed),
+                };
+                counter.map(|counter| counter.fetch_add(1, Relaxed));
+                answer
+            })
+            .await
+            .clone();
+        // Later askers find an answer in the ledger. A failure is forgotten, so that it is no verdict on other rows.
+        let mut under_way = self
+            .under_way
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if under_way
+            .get(&hash)
+            .is_some_and(|kept| Arc::ptr_eq(kept, &slot))
+        {
+            under_way.remove(&hash);
+        }
+        answer
+    }
+
+    async fn find_or_send(
+        &self,
+        call: &Call,
+        endpoint: &str,
+        hash: &CallHash,
+        label: CallLabel<'_>,
+    ) -> Result<Reply, Unanswered> {
+        let in_ledger = |e: LedgerError| Unanswered::Ledger(e.to_string());
+        if let Some(reply) = self.parts.ledger.answer(hash).map_err(in_ledger)? {
+            self.counters.from_ledger.fetch_add(1, Relaxed);
+            return Ok(reply);
+        }
+        if let Some(message) = self.parts.ledger.refused_format(hash).map_err(in_ledger)? {
+            return Err(Unanswered::Failed {
+                code: CallErrorKind::FormatRejected.code(),
+                message,
+            });
+        }
+        if self.parts.ledger.waits_in_batch(hash).map_err(in_ledger)? {
+            return Err(Unanswered::InBatch);
+        }
+        let Some(judge) = &self.parts.judge else {
+            return Err(Unanswered::NotInLedger);
+        };
+        // The semaphore is never closed.
+        let Ok(_permit) = self.permits.acquire().await else {
+            return Err(Unanswered::NotInLedger);
+        };
+        let breaker = {
+            let mut breakers = self.breakers.lock().unwrap_or_else(PoisonError::into_inner);
+            let fresh = || Arc::new(Breaker::new(self.parts.breaker));
+            Arc::clone(breakers.entry(endpoint.to_owned()).or_insert_with(fresh))
+        };
+        let price = self.parts.prices.of(&call.model);
+        let mut attempt = 1;
+        loop {
+            let leave = breaker.leave().await.map_err(|e| Unanswered::Failed {
+                code: "endpoint_down",
+                message: e.to_string(),
+            })?;
+            let aside = self
+                .parts
+                .budget
+                .set_aside(call, price)
+                .map_err(|e| Unanswered::Capped(e.to_string()))?;
+            let tokens = call.usual_prompt_tokens() + u64::from(call.max_output_tokens);
+            if let Err(e) = self.parts.gate.pass(tokens).await {
+                self.parts
+                    .budget
+                    .settle(aside, Some(Usage::default()), price);
+                return Err(Unanswered::Failed {
+                    code: "rate_limit_too_small",
+                    message: e.to_string(),
+                });
+            }
+            self.counters.sent.fetch_add(1, Relaxed);
+            let started = Instant::now();
+            let asked = tokio::time::timeout(self.parts.timeout, judge.ask(call)).await;
+            let outcome = asked.unwrap_or_else(|_| {
+                Err(CallError {
+                    kind: CallErrorKind::Timeout,
+                    message: format!("no answer within {} s", self.parts.timeout.as_secs_f64()),
+                    retry_after: None,
+                })
+            });
+            let latency = started.elapsed();
+            let usage = match &outcome {
+                Ok(reply) => reply.usage,
+                Err(e) => billed_for_failure(e.kind),
+            };
+            self.parts.budget.settle(aside, usage, price);
+            match &outcome {
+                Err(e) if e.kind.passes() => leave.failed(),
+                _ => leave.answered(),
+            }
+            let record = Attempt {
+                status: outcome
+                    .as_ref()
+                    .map_or_else(|e| e.kind.code(), |_| "answered"),
+                message: outcome.as_ref().err().map(|e| e.message.as_str()),
+                usage,
+                cost: price.zip(usage).map(|(price, usage)| price.of(usage)),
+                latency,
+            };
+            let reply = outcome.as_ref().ok();
+            self.parts
+                .ledger
+                .record(
+                    hash,
+                    call,
+                    &self.parts.secrets.scrub(endpoint),
+                    label,
+                    &record,
+                    reply,
+                )
+                .map_err(in_ledger)?;
+            let error = match outcome {
+                Ok(reply) => {
+                    self.counters.answered.fetch_add(1, Relaxed);
+                    return Ok(reply);
+                }
+                Err(error) => error,
+            };
+            let wait = error
+                .retry_after
+                .unwrap_or_default()
+                .max(self.backoff(hash, attempt));
+            if !error.kind.passes()
+                || attempt >= self.parts.retries.attempts
+                || wait > self.parts.retries.patience
+            {
+                return Err(Unanswered::Failed {
+                    code: error.kind.code(),
+                    message: error.message,
+                });
+            }
+            tracing::debug!(%hash, attempt, seconds = wait.as_secs_f64(), error = %error.message, "trying again");
+            tokio::time::sleep(wait).await;
+            attempt += 1;
+        }
+    }
+
+    /// Doubling waits, each between a half and the whole of its length: rows that failed together must not come back together.
+    fn backoff(&self, hash: &CallHash, attempt: u32) -> Duration {
+        let retries = &self.parts.retries;
+        let whole = retries
+            .wait
+            .saturating_mul(1 << (attempt - 1).min(16))
+            .min(retries.longest_wait);
+        let digest = blake3::hash(format!("{hash} {attempt}").as_bytes());
+        let share = f64::from(digest.as_bytes()[0]) / 255.0;
+        whole.mul_f64(0.5 + share / 2.0)
+    }
+
+    /// Whether the ledger has the answer to a call.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub fn knows(&self, call: &Call) -> Result<bool, LedgerError> {
+        let hash = call.hash(&(self.parts.endpoint)(&call.model));
+        Ok(self.parts.ledger.answer(&hash)?.is_some())
+    }
+
+    /// The hash of a call where this service asks it.
+    pub fn hash(&self, call: &Call) -> CallHash {
+        call.hash(&(self.parts.endpoint)(&call.model))
+    }
+
+    /// What came from where so far.
+    pub fn counts(&self) -> CallCounts {
+        let c = &self.counters;
+        CallCounts {
+            asked: c.asked.load(Relaxed),
+            from_ledger: c.from_ledger.load(Relaxed),
+            sent: c.sent.load(Relaxed),
+            answered: c.answered.load(Relaxed),
+            failed: c.failed.load(Relaxed),
+            withheld: c.withheld.load(Relaxed),
+        }
+    }
+
+    /// What is spent or set aside.
+    pub fn spent(&self) -> Spent {
+        self.parts.budget.spent()
+    }
+
+    /// The ledger.
+    pub fn ledger(&self) -> &Ledger {
+        &self.parts.ledger
+    }
+}
+
+/// Tokens billed for a failed call: none if the endpoint refused it, unknown if its answer was lost on the way.
+fn billed_for_failure(kind: CallErrorKind) -> Option<Usage> {
+    match kind {
+        CallErrorKind::Timeout | CallErrorKind::Connection | CallErrorKind::Garbled => None,
+        _ => Some(Usage::default()),
+    }
+}

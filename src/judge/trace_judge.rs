@@ -1,0 +1,216 @@
+//! One trace through one judged metric: its questions become calls, the replies its score.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::attempts::{Attempts, JudgeFailed, Outcome, Policy};
+use super::call::{Call, CallErrorKind, PromptLabel, ReplyFormat};
+use super::evidence::Evidence;
+use super::judged_metric::{Judged, JudgedMetric, Question, SYSTEM_MESSAGE, Step};
+use super::ledger::CallLabel;
+use super::prompt::PromptError;
+use super::reply_shape::StageReply;
+use super::service::{JudgeService, Unanswered};
+
+/// How judged trace metrics ask.
+#[derive(Clone, Debug)]
+pub struct AskingRules {
+    /// The model, as in `openai/gpt-4o`.
+    pub model: String,
+    /// Other models, by metric.
+    pub models: BTreeMap<String, String>,
+    /// Randomness, from 0.
+    pub temperature: f64,
+    /// Most tokens of a reply.
+    pub max_output_tokens: u32,
+    /// How often and in which form a question is put.
+    pub policy: Policy,
+    /// Whether metrics share the answers to stages that they have in common.
+    pub share_stages: bool,
+}
+
+impl AskingRules {
+    /// The model of a metric.
+    pub fn model_of(&self, metric: &str) -> &str {
+        self.models.get(metric).unwrap_or(&self.model)
+    }
+
+    /// The call that puts a question.
+    fn call(
+        &self,
+        metric: &str,
+        question: &Question,
+        structured: bool,
+        put: u32,
+        repair: Option<&str>,
+    ) -> Call {
+        let mut apart = Vec::new();
+        if put > 0 {
+            apart.push(put.to_string());
+        }
+        if !self.share_stages {
+            apart.push(metric.to_owned());
+        }
+        let user = match repair {
+            None => question.prompt.clone(),
+            Some(repair) => format!("{}\n\n{repair}", question.prompt),
+        };
+        Call {
+            model: self.model_of(metric).to_owned(),
+            system: SYSTEM_MESSAGE.into(),
+            user,
+            format: structured.then(|| ReplyFormat {
+                name: question.prompt_name,
+                schema: Arc::new(question.shape.schema()),
+            }),
+            temperature: self.temperature,
+            max_output_tokens: self.max_output_tokens,
+            prompt: PromptLabel {
+                name: question.prompt_name,
+                version: question.prompt_version,
+            },
+            apart: apart.join(" "),
+        }
+    }
+
+    /// The first call of a metric, as a plan counts it; `None` if the metric needs none.
+    ///
+    /// # Errors
+    /// [`PromptError`].
+    pub fn first_call(
+        &self,
+        metric: &dyn JudgedMetric,
+        evidence: &Evidence,
+    ) -> Result<Option<Call>, PromptError> {
+        Ok(match metric.next(evidence, 0.5, &[])? {
+            Step::Ask(question) => Some(self.call(metric.name(), &question, true, 0, None)),
+            Step::Done(_) => None,
+        })
+    }
+}
+
+/// Why a trace has no score.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{code}: {message}")]
+pub struct Unjudged {
+    /// A code for tables: `judge_failed`, `context_overflow`, …
+    pub code: String,
+    /// What happened.
+    pub message: String,
+    /// Nothing was tried: a later run can still judge it.
+    pub pending: bool,
+    /// The run must stop: its ledger can't be written.
+    pub fatal: bool,
+}
+
+impl Unjudged {
+    fn of(unanswered: &Unanswered) -> Self {
+        let code = match unanswered {
+            Unanswered::Capped(_) => "cap_reached",
+            Unanswered::NotInLedger => "not_in_ledger",
+            Unanswered::InBatch => "waiting_for_batch",
+            Unanswered::Ledger(_) => "ledger",
+            Unanswered::Failed { code, .. } => code,
+        };
+        Self {
+            code: code.to_owned(),
+            message: unanswered.to_string(),
+            pending: unanswered.pending(),
+            fatal: matches!(unanswered, Unanswered::Ledger(_)),
+        }
+    }
+}
+
+/// Scores one trace by one metric.
+///
+/// # Errors
+/// [`Unjudged`]; never a score that is made up.
+pub async fn judge_trace(
+    service: &JudgeService,
+    rules: &AskingRules,
+    metric: &dyn JudgedMetric,
+    evidence: &Evidence,
+    threshold: f64,
+) -> Result<Judged, Unjudged> {
+    let broken = |e: PromptError| Unjudged {
+        code: "prompt".into(),
+        message: e.to_string(),
+        pending: false,
+        fatal: false,
+    };
+    let mut replies: Vec<StageReply> = Vec::new();
+    loop {
+        match metric.next(evidence, threshold, &replies).map_err(broken)? {
+            Step::Done(judged) => return Ok(judged),
+            Step::Ask(question) => {
+                let reply = put(service, rules, metric.name(), &question).await?;
+                replies.push(reply);
+            }
+        }
+    }
+}
+
+/// Puts one question until its reply has the shape that it must have.
+async fn put(
+    service: &JudgeService,
+    rules: &AskingRules,
+    metric: &str,
+    question: &Question,
+) -> Result<StageReply, Unjudged> {
+    let mut attempts = Attempts::new(rules.policy, question.shape);
+    let label = CallLabel {
+        metric,
+        stage: question.stage,
+    };
+    // The cause of a failed call is more to the point than that there was no usable reply.
+    let mut cause = None;
+    while let Some(form) = attempts.next_call() {
+        let repair = match &form.repair {
+            None => None,
+            Some(invalid) => Some(invalid.message().map_err(|e| Unjudged {
+                code: "prompt".into(),
+                message: e.to_string(),
+                pending: false,
+                fatal: false,
+            })?),
+        };
+        let call = rules.call(
+            metric,
+            question,
+            form.structured,
+            attempts.calls(),
+            repair.as_deref(),
+        );
+        let outcome = match service.answer(&call, label).await {
+            Ok(reply) => {
+                cause = None;
+                Outcome::Answer(reply.text)
+            }
+            Err(Unanswered::Failed { code, message }) => {
+                let failed = Unanswered::Failed {
+                    code,
+                    message: message.clone(),
+                };
+                cause = Some(Unjudged::of(&failed));
+                match code == CallErrorKind::FormatRejected.code() {
+                    true => Outcome::FormatRefused(message),
+                    false => Outcome::Failed(message),
+                }
+            }
+            Err(unanswered) => return Err(Unjudged::of(&unanswered)),
+        };
+        attempts.record(outcome);
+    }
+    attempts
+        .into_reply()
+        .map_err(|failed| match (cause, rules.policy) {
+            // The compatible service knows one code for all of them.
+            (Some(cause), Policy::Production) => cause,
+            _ => Unjudged {
+                code: JudgeFailed::CODE.into(),
+                message: failed.to_string(),
+                pending: false,
+                fatal: false,
+            },
+        })
+}

@@ -1,0 +1,271 @@
+//! Which sessions are judged as conversations, and reading their traces.
+//!
+//! Traces of one session may lie anywhere in the files. So a first pass over small columns notes where each session's
+//! rows are, and sessions are then read group by group, each group by one pass over the files that decodes its rows only.
+//! A group has at most 4096 rows; a longer session is a group of its own. The documents of one group are in memory at
+//! once, and none of another; transcripts that wait for the judge are beside them.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use serde_json::{Map, Value};
+
+use super::RunError;
+use super::judging::Selection;
+use super::transcript_of_traces::transcript;
+use crate::judge::conversation::{Case, Turn};
+use crate::selection::parse_instant;
+use crate::trace::{DocumentSource, Members, TextAt, merge_documents};
+
+/// Rows of a group. Fewer would mean more passes over JSON Lines files, which are read from their start each time.
+const MOST_ROWS: usize = 4096;
+
+/// What names a session. Orders by project, then by id.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct SessionKey {
+    pub project_id: Option<String>,
+    pub session_id: String,
+}
+
+/// A session that is judged, and where the rows of each of its traces are.
+#[derive(Debug)]
+pub(super) struct ChosenSession {
+    key: SessionKey,
+    traces: Vec<Vec<TextAt>>,
+}
+
+impl ChosenSession {
+    fn rows(&self) -> usize {
+        self.traces.iter().map(Vec::len).sum()
+    }
+}
+
+/// A session as the judge reads it.
+#[derive(Debug)]
+pub(super) struct Conversation {
+    pub key: SessionKey,
+    /// How many traces it has.
+    pub traces: usize,
+    pub case: Case,
+    pub turns: Vec<Turn>,
+}
+
+/// The sessions that have at least one of the selected traces, in the order of their keys, with all of their traces:
+/// also those that the filters leave out, since a conversation is judged whole. `repeated` says that several rows may
+/// make one trace.
+pub(super) fn choose(
+    documents: &DocumentSource,
+    selection: &Selection,
+    repeated: bool,
+) -> Result<Vec<ChosenSession>, RunError> {
+    let mut sessions = Sessions::default();
+    // Rows of one trace are looked at together: a later row may name another session.
+    let mut merging: Vec<(Map<String, Value>, Vec<TextAt>)> = Vec::new();
+    let mut known: HashMap<String, usize> = HashMap::new();
+    documents.read(Members::Facts, None, |document| {
+        if !repeated {
+            sessions.add(&document.members, vec![document.at], selection);
+            return ControlFlow::Continue(());
+        }
+        let earlier = known.get(&document.trace_id).copied();
+        match earlier.and_then(|at| merging.get_mut(at)) {
+            Some((members, rows)) => {
+                merge_documents(members, document.members);
+                rows.push(document.at);
+            }
+            None => {
+                known.insert(document.trace_id, merging.len());
+                merging.push((document.members, vec![document.at]));
+            }
+        }
+        ControlFlow::Continue(())
+    })?;
+    for (members, rows) in merging {
+        sessions.add(&members, rows, selection);
+    }
+    Ok(sessions.chosen())
+}
+
+#[derive(Debug, Default)]
+struct Sessions(HashMap<SessionKey, FoundSession>);
+
+#[derive(Debug, Default)]
+struct FoundSession {
+    traces: Vec<Vec<TextAt>>,
+    chosen: bool,
+}
+
+impl Sessions {
+    /// Adds a trace to its session, if it has one. A trace without a start is not scored, so that it is no part of a
+    /// conversation either.
+    fn add(&mut self, members: &Map<String, Value>, rows: Vec<TextAt>, selection: &Selection) {
+        let started_at = members.get("started_at").and_then(Value::as_str);
+        if started_at.is_none_or(|text| parse_instant(text).is_err()) {
+            return;
+        }
+        let Some(session_id) = label(members, "session_id") else {
+            return;
+        };
+        let key = SessionKey {
+            project_id: label(members, "project_id"),
+            session_id,
+        };
+        let session = self.0.entry(key).or_default();
+        session.chosen |= rows.iter().any(|at| selection.holds(*at));
+        session.traces.push(rows);
+    }
+
+    fn chosen(self) -> Vec<ChosenSession> {
+        let chosen = self.0.into_iter().filter(|(_, session)| session.chosen);
+        let mut chosen: Vec<ChosenSession> = chosen
+            .map(|(key, session)| ChosenSession {
+                key,
+                traces: session.traces,
+            })
+            .collect();
+        chosen.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        chosen
+    }
+}
+
+/// An id: a text that is not empty, or a whole number.
+fn label(members: &Map<String, Value>, name: &str) -> Option<String> {
+    match members.get(name)? {
+        Value::String(text) => (!text.is_empty()).then(|| text.clone()),
+        Value::Number(number) if !number.is_f64() => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+/// Reads sessions in the order given and makes conversations of them; `each` says whether to go on.
+pub(super) fn read_conversations(
+    documents: &DocumentSource,
+    sessions: &[ChosenSession],
+    mut each: impl FnMut(Conversation) -> ControlFlow<()>,
+) -> Result<(), RunError> {
+    for group in groups(sessions, MOST_ROWS) {
+        let found = read_group(documents, group)?;
+        for (session, traces) in group.iter().zip(found) {
+            let key = session.key.clone();
+            let count = traces.len();
+            let (case, turns) = transcript(key.project_id.as_deref(), &key.session_id, traces);
+            let conversation = Conversation {
+                key,
+                traces: count,
+                case,
+                turns,
+            };
+            if each(conversation).is_break() {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Cuts sessions into groups of at most `most` rows, or of one session.
+fn groups(sessions: &[ChosenSession], most: usize) -> Vec<&[ChosenSession]> {
+    let mut groups = Vec::new();
+    let (mut rest, mut count, mut rows) = (sessions, 0, 0);
+    for session in sessions {
+        if count > 0 && rows + session.rows() > most {
+            let (group, others) = rest.split_at(count);
+            groups.push(group);
+            (rest, count, rows) = (others, 0, 0);
+        }
+        count += 1;
+        rows += session.rows();
+    }
+    if count > 0 {
+        groups.push(rest);
+    }
+    groups
+}
+
+/// The traces of each session of a group, rows of one trace as one.
+fn read_group(
+    documents: &DocumentSource,
+    group: &[ChosenSession],
+) -> Result<Vec<Vec<Map<String, Value>>>, RunError> {
+    let mut places: Vec<(TextAt, usize, usize)> = Vec::new();
+    for (session_at, session) in group.iter().enumerate() {
+        for (trace_at, rows) in session.traces.iter().enumerate() {
+            places.extend(rows.iter().map(|place| (*place, session_at, trace_at)));
+        }
+    }
+    places.sort_unstable_by_key(|(place, ..)| *place);
+    let rows: Vec<TextAt> = places.iter().map(|(place, ..)| *place).collect();
+    let mut found: Vec<Vec<Option<Map<String, Value>>>> = group
+        .iter()
+        .map(|session| vec![None; session.traces.len()])
+        .collect();
+    documents.read(Members::All, Some(&rows), |document| {
+        let at = places.binary_search_by_key(&document.at, |(place, ..)| *place);
+        let Some(&(_, session_at, trace_at)) = at.ok().and_then(|at| places.get(at)) else {
+            return ControlFlow::Continue(());
+        };
+        let traces = found.get_mut(session_at);
+        match traces.and_then(|traces| traces.get_mut(trace_at)) {
+            Some(Some(earlier)) => merge_documents(earlier, document.members),
+            Some(empty) => *empty = Some(document.members),
+            None => {}
+        }
+        ControlFlow::Continue(())
+    })?;
+    let whole = |traces: Vec<Option<Map<String, Value>>>| traces.into_iter().flatten().collect();
+    Ok(found.into_iter().map(whole).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(rows: &[usize]) -> ChosenSession {
+        let traces = rows
+            .iter()
+            .map(|count| vec![TextAt::from_position(0); *count]);
+        ChosenSession {
+            key: SessionKey {
+                project_id: None,
+                session_id: "s".into(),
+            },
+            traces: traces.collect(),
+        }
+    }
+
+    #[test]
+    fn groups_are_full_whole_and_in_order() {
+        let sizes = |sessions: &[ChosenSession]| -> Vec<Vec<usize>> {
+            groups(sessions, 4)
+                .iter()
+                .map(|group| group.iter().map(ChosenSession::rows).collect())
+                .collect()
+        };
+        let rows: [&[usize]; 6] = [&[1, 1], &[2], &[1], &[9], &[3], &[1, 1]];
+        let sessions: Vec<ChosenSession> = rows.into_iter().map(session).collect();
+        assert_eq!(
+            sizes(&sessions),
+            [vec![2, 2], vec![1], vec![9], vec![3], vec![2]]
+        );
+        assert!(sizes(&[]).is_empty());
+    }
+
+    #[test]
+    fn labels_are_texts_and_whole_numbers() {
+        let members: Map<String, Value> =
+            serde_json::from_str(r#"{"a": "x", "b": "", "c": 7, "d": 1.5, "e": null}"#).unwrap();
+        let labels = ["a", "b", "c", "d", "e", "f"].map(|name| label(&members, name));
+        let expected = [Some("x"), None, Some("7"), None, None, None];
+        assert_eq!(labels.each_ref().map(Option::as_deref), expected);
+    }
+
+    #[test]
+    fn sessions_are_ordered_by_project_then_by_id() {
+        let key = |project: Option<&str>, session: &str| SessionKey {
+            project_id: project.map(str::to_owned),
+            session_id: session.to_owned(),
+        };
+        let sorted = [key(None, "z"), key(Some("a"), "y"), key(Some("b"), "x")];
+        assert!(sorted.is_sorted());
+    }
+}

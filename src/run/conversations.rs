@@ -1,0 +1,419 @@
+//! Sessions judged as conversations: one call a session, from its transcript to its verdict.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use futures::StreamExt;
+use serde::Serialize;
+
+use super::conversation_rows::{ConversationScores, ConversationTables};
+use super::conversation_sessions::{ChosenSession, Conversation, SessionKey, read_conversations};
+use super::judgements::Status;
+use super::{Distribution, Rules, RunDirectory, RunError};
+use crate::judge::conversation::{
+    Breakdown, Case, CaseLatency, CaseResult, ConversationJudge, JudgeError, MetricScore,
+    NotJudged, Request, RequestError, RunBars, RunSummary, SCHEMA_NAME, SchemaPlace, Turn, Verdict,
+    by_metric, by_tier, case_passed, not_judged, prompt_versions, summarise,
+};
+use crate::judge::{
+    Call, CallErrorKind, CallHash, CallLabel, JudgeService, PromptLabel, Reply, ReplyFormat, Taken,
+    Unanswered, Usage,
+};
+use crate::metric::{CONVERSATION, round4};
+use crate::trace::DocumentSource;
+
+/// Results are written in the order of sessions. So that one slow answer does not hold up all others, this many times
+/// the calls that may be under way can wait for their turn.
+const WAITING_PER_CALL: usize = 4;
+
+const LABEL: CallLabel<'static> = CallLabel {
+    metric: CONVERSATION,
+    stage: "score",
+};
+
+/// How conversations are judged.
+#[derive(Clone, Debug)]
+pub struct ConversationRequest {
+    /// Metrics with their weights, and the prompts.
+    pub judge: ConversationJudge,
+    /// The bars of the run.
+    pub bars: RunBars,
+    /// The model, as in `openai/gpt-4o`.
+    pub model: String,
+    /// Randomness, from 0.
+    pub temperature: f64,
+    /// Most tokens of a reply.
+    pub max_output_tokens: u32,
+}
+
+impl ConversationRequest {
+    /// The call that asks for a verdict.
+    pub(super) fn call(&self, request: Request, place: SchemaPlace) -> Call {
+        let Request {
+            system,
+            user,
+            schema,
+            ..
+        } = request;
+        Call {
+            model: self.model.clone(),
+            system: system.into(),
+            user,
+            format: match place {
+                SchemaPlace::ResponseFormat => Some(ReplyFormat {
+                    name: SCHEMA_NAME,
+                    schema: Arc::new(schema),
+                }),
+                SchemaPlace::Prompt => None,
+            },
+            temperature: self.temperature,
+            max_output_tokens: self.max_output_tokens,
+            prompt: PromptLabel {
+                name: CONVERSATION,
+                // Counts up when either of the two texts changes.
+                version: prompt_versions().iter().sum(),
+            },
+            apart: String::new(),
+        }
+    }
+}
+
+/// What the judge said of one session, or why it said nothing.
+#[derive(Debug)]
+pub(super) struct JudgedConversation {
+    pub key: SessionKey,
+    pub test_case: String,
+    pub repetition_index: i32,
+    pub traces: usize,
+    pub turns: usize,
+    pub latency: CaseLatency,
+    /// Success exactly where the verdict has scores.
+    pub status: Status,
+    /// `None` where the session was not judged.
+    pub verdict: Option<Verdict>,
+    /// What stands out, or what went wrong.
+    pub reason: String,
+    /// Where the judge answered.
+    pub answer: Option<Answer>,
+}
+
+/// Facts of the judge's answer.
+#[derive(Debug)]
+pub(super) struct Answer {
+    /// The model that the provider names.
+    pub model: String,
+    pub usage: Option<Usage>,
+    pub taken: Taken,
+    /// Of the call that was answered.
+    pub hash: CallHash,
+}
+
+impl JudgedConversation {
+    /// The overall score from 0 to 1; none without scores of metrics.
+    pub fn score(&self) -> Option<f64> {
+        let verdict = self.verdict.as_ref();
+        let verdict = verdict.filter(|_| self.status == Status::Success)?;
+        Some(verdict.overall_score / 100.0)
+    }
+
+    /// Whether the case passed; undecided while the judge was not asked.
+    pub fn case_passed(&self) -> Option<bool> {
+        (self.status != Status::Pending).then(|| case_passed(self.verdict.as_ref()))
+    }
+}
+
+/// What judging conversations came to.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ConversationSummary {
+    /// The model asked.
+    pub model: String,
+    /// Sessions chosen.
+    pub conversations: u64,
+    /// Sessions with scores.
+    pub judged: u64,
+    /// Sessions for which the judge failed, or that have no text.
+    pub failed: u64,
+    /// Sessions for which the judge was not asked.
+    pub pending: u64,
+    /// Sessions that passed.
+    pub passed: u64,
+    /// Mean overall score of those with scores, 0 to 100.
+    pub average: Option<f64>,
+    /// All figures, as in the table `run_summary`. Its `avg_overall_score` counts failures of the judge as 0.
+    pub run: RunSummary,
+    /// By metric.
+    pub metrics: Vec<Breakdown>,
+    /// By tier.
+    pub tiers: Vec<Breakdown>,
+}
+
+impl ConversationSummary {
+    /// Whether every chosen session has scores.
+    pub fn complete(&self) -> bool {
+        self.failed == 0 && self.pending == 0
+    }
+}
+
+/// Judged conversations, whose tables are written.
+#[derive(Debug)]
+pub(super) struct Conversations {
+    pub summary: ConversationSummary,
+    pub distribution: Distribution,
+    /// Still to be put behind the scores of traces and sessions.
+    pub scores: ConversationScores,
+}
+
+/// Judges sessions, each as one conversation, and writes their tables in the order of the sessions.
+pub(super) async fn judge_all(
+    request: &ConversationRequest,
+    concurrency: usize,
+    rules: &Rules,
+    service: &JudgeService,
+    documents: Arc<DocumentSource>,
+    sessions: Vec<ChosenSession>,
+    run: &RunDirectory,
+) -> Result<Conversations, RunError> {
+    tracing::info!(conversations = sessions.len(), "judging conversations");
+    let mut tables = ConversationTables::create(run, rules, request)?;
+    let mut tally = Tally::default();
+    let waiting = WAITING_PER_CALL * concurrency.max(1);
+    let (sender, mut receiver) = tokio::sync::mpsc::channel::<Conversation>(waiting);
+    // Files are read by blocking calls, on a thread of their own.
+    let reader = tokio::task::spawn_blocking(move || {
+        read_conversations(&documents, &sessions, |conversation| {
+            // Whoever judges has stopped listening: its own error is the one to report.
+            match sender.blocking_send(conversation) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(_) => ControlFlow::Break(()),
+            }
+        })
+    });
+    let format_refused = AtomicBool::new(false);
+    let arriving = futures::stream::poll_fn(move |context| receiver.poll_recv(context));
+    // The service bounds the calls that are under way.
+    let mut judged = arriving
+        .map(|conversation| judge_one(request, service, &format_refused, conversation))
+        .buffered(waiting);
+    while let Some(one) = judged.next().await {
+        let one = one?;
+        tally.add(&one, rules.threshold(CONVERSATION));
+        tables.push(one)?;
+    }
+    drop(judged);
+    let read = reader
+        .await
+        .map_err(|e| RunError::Plan(format!("reading sessions failed: {e}")))?;
+    read?;
+    let (summary, distribution) = tally.finish(request);
+    let scores = tables.finish(run, &summary.run)?;
+    Ok(Conversations {
+        summary,
+        distribution,
+        scores,
+    })
+}
+
+async fn judge_one(
+    request: &ConversationRequest,
+    service: &JudgeService,
+    format_refused: &AtomicBool,
+    conversation: Conversation,
+) -> Result<JudgedConversation, RunError> {
+    let Conversation {
+        key,
+        traces,
+        case,
+        turns,
+    } = conversation;
+    let asked = match not_judged(&case, &turns) {
+        Some(NotJudged::NoTurns) => Asked::Nothing("the session has no text to judge"),
+        Some(NotJudged::Failed) => Asked::Nothing("the session itself failed"),
+        None => ask(request, service, format_refused, &case, &turns).await?,
+    };
+    let verdict_on = |reply: Result<&str, JudgeError>| request.judge.verdict(&case, &turns, reply);
+    let (status, verdict, reason, answer) = match asked {
+        Asked::Nothing(why) => (Status::Failed, None, why.to_owned(), None),
+        Asked::Pending(why) => (Status::Pending, None, why, None),
+        Asked::Failed(fault, why) => (Status::Failed, Some(verdict_on(Err(fault))), why, None),
+        Asked::Answered(reply, hash) => {
+            let verdict = verdict_on(Ok(reply.text.as_str()));
+            let (status, reason) = match verdict.judge_error {
+                None => (Status::Success, reason_of(&verdict)),
+                Some(fault) if reply.cut_off => (
+                    Status::Failed,
+                    format!("{fault}; it ends at its largest size, raise --judge-max-output"),
+                ),
+                Some(fault) => (Status::Failed, fault.to_string()),
+            };
+            let taken = service.ledger().taken(&hash);
+            let taken = taken.map_err(|e| RunError::Plan(e.to_string()))?;
+            let answer = Answer {
+                model: reply.model,
+                usage: reply.usage,
+                taken: taken.unwrap_or_default(),
+                hash,
+            };
+            (status, Some(verdict), reason, Some(answer))
+        }
+    };
+    Ok(JudgedConversation {
+        test_case: case.test_case().to_owned(),
+        repetition_index: case.repetition_index,
+        key,
+        traces,
+        turns: turns.len(),
+        latency: CaseLatency::of_turns(&turns),
+        status,
+        verdict,
+        reason,
+        answer,
+    })
+}
+
+/// What came of asking.
+enum Asked {
+    /// There is nothing to ask about, and why.
+    Nothing(&'static str),
+    Answered(Reply, CallHash),
+    /// The judge failed for good, and what happened.
+    Failed(JudgeError, String),
+    /// The judge was not asked, and why.
+    Pending(String),
+}
+
+/// Asks for the verdict. A provider that does not take the reply's schema as a format gets it in the prompt, now and for
+/// the rest of the run.
+async fn ask(
+    request: &ConversationRequest,
+    service: &JudgeService,
+    format_refused: &AtomicBool,
+    case: &Case,
+    turns: &[Turn],
+) -> Result<Asked, RunError> {
+    let mut place = match format_refused.load(Relaxed) {
+        true => SchemaPlace::Prompt,
+        false => SchemaPlace::ResponseFormat,
+    };
+    loop {
+        let built = match request.judge.request(case, turns, place) {
+            Ok(built) => built,
+            Err(e @ RequestError::TooLong { .. }) => {
+                return Ok(Asked::Failed(JudgeError::TranscriptTooLong, e.to_string()));
+            }
+            Err(e @ RequestError::Prompt(_)) => return Err(RunError::Plan(e.to_string())),
+        };
+        let call = request.call(built, place);
+        let unanswered = match service.answer(&call, LABEL).await {
+            Ok(reply) => return Ok(Asked::Answered(reply, service.hash(&call))),
+            Err(unanswered) => unanswered,
+        };
+        let in_format = place == SchemaPlace::ResponseFormat;
+        match &unanswered {
+            Unanswered::Ledger(problem) => return Err(RunError::Plan(problem.clone())),
+            Unanswered::Failed { code, .. }
+                if in_format && *code == CallErrorKind::FormatRejected.code() =>
+            {
+                format_refused.store(true, Relaxed);
+            }
+            // Without a judge to ask, nothing says in which form an earlier run was answered.
+            Unanswered::NotInLedger if in_format => {}
+            Unanswered::Failed { .. } => {
+                return Ok(Asked::Failed(
+                    JudgeError::LlmCallFailed,
+                    unanswered.to_string(),
+                ));
+            }
+            Unanswered::Capped(_) | Unanswered::NotInLedger | Unanswered::InBatch => {
+                return Ok(Asked::Pending(unanswered.to_string()));
+            }
+        }
+        place = SchemaPlace::Prompt;
+    }
+}
+
+/// The highlights of a verdict in words.
+fn reason_of(verdict: &Verdict) -> String {
+    let highlights = &verdict.highlights;
+    let named = |what: &str, at: &crate::judge::conversation::Highlight| {
+        format!("{what} {} ({} of 5)", at.metric, at.score)
+    };
+    let weakest = highlights.weakest.iter().map(|at| named("weakest", at));
+    let strongest = highlights.strongest.iter().map(|at| named("strongest", at));
+    let failed = highlights.failed_binary.iter();
+    let failed = failed.map(|metric| format!("failed {metric}"));
+    let parts: Vec<String> = weakest.chain(failed).chain(strongest).collect();
+    match parts.is_empty() {
+        true => "no metric stands out".to_owned(),
+        false => parts.join(", "),
+    }
+}
+
+/// Counts over all conversations of a run.
+#[derive(Default)]
+struct Tally {
+    judged: u64,
+    failed: u64,
+    pending: u64,
+    distribution: Distribution,
+    results: Vec<CaseResult>,
+    scores: Vec<MetricScore>,
+}
+
+impl Tally {
+    fn add(&mut self, one: &JudgedConversation, threshold: f64) {
+        match (one.score(), one.status) {
+            (Some(score), _) => {
+                self.judged += 1;
+                self.distribution.add(round4(score), threshold);
+            }
+            (None, Status::Pending) => self.pending += 1,
+            (None, _) => {
+                self.failed += 1;
+                self.distribution.add_failure();
+            }
+        }
+        let verdict = one.verdict.as_ref();
+        self.results.push(CaseResult {
+            test_case: one.test_case.clone(),
+            case_passed: one.case_passed(),
+            overall_score: verdict.map(|v| v.overall_score),
+            judge_error: verdict.and_then(|v| v.judge_error),
+            agent_latency_p50_ms: one.latency.agent_latency_p50_ms,
+            ..CaseResult::default()
+        });
+        let scores = verdict.into_iter().flat_map(|v| &v.metric_scores);
+        self.scores.extend(scores.map(|score| MetricScore {
+            // The longest parts, and of no use to figures.
+            justification: String::new(),
+            turns: Vec::new(),
+            metric: score.metric.clone(),
+            failure_code: score.failure_code.clone(),
+            ..*score
+        }));
+    }
+
+    fn finish(self, request: &ConversationRequest) -> (ConversationSummary, Distribution) {
+        let bars = RunBars {
+            pass_threshold: request.judge.config().pass_threshold,
+            ..request.bars
+        };
+        let run = summarise(&self.results, &bars);
+        let summary = ConversationSummary {
+            model: request.model.clone(),
+            conversations: self.results.len() as u64,
+            judged: self.judged,
+            failed: self.failed,
+            pending: self.pending,
+            passed: run.passed_count as u64,
+            average: run.avg_judged_score,
+            metrics: by_metric(&self.scores),
+            tiers: by_tier(&self.scores),
+            run,
+        };
+        (summary, self.distribution)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,488 @@
+//! Finished runs: finding their directories, what they say of themselves, and their stored scores.
+
+use std::collections::{BTreeSet, HashSet};
+use std::fs::{self, File};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Float64Type};
+use chrono::{DateTime, Utc};
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::directory::MANIFEST;
+use crate::analytics::{DataType as ValueType, ScoreFilter, ScoreRecord, ScoreStatus, Target};
+use crate::selection::instant;
+
+const SUMMARY: &str = "summary.json";
+const SCORES: &str = "scores";
+/// Rows that are in memory at once while a table is read.
+const BATCH_ROWS: usize = 8192;
+
+/// Why a run, or its scores, can't be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HistoryError {
+    /// A path with no run in it.
+    #[error("`{0}` is no run directory and holds none; name run directories, or a folder of them")]
+    Nothing(PathBuf),
+    /// A run directory without manifest.
+    #[error(
+        "`{0}` is not a finished run (it has no manifest.json); run it again, or move it away to go on without it"
+    )]
+    Unfinished(PathBuf),
+    /// A run directory with a file that can't be read.
+    #[error(
+        "the run `{run}` is damaged: `{file}`: {problem}; run it again, or move it away to go on without it"
+    )]
+    Damaged {
+        /// The run directory.
+        run: PathBuf,
+        /// The file, seen from the run directory.
+        file: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+impl HistoryError {
+    fn damaged(run: &Path, file: &str, problem: impl ToString) -> Self {
+        Self::Damaged {
+            run: run.to_owned(),
+            file: file.to_owned(),
+            problem: problem.to_string(),
+        }
+    }
+}
+
+/// Whether a finished run scored everything. In JSON `COMPLETED` or `INCOMPLETE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum RunStatus {
+    /// Everything that was read was scored.
+    Completed,
+    /// Something was set aside, failed, or was not tried.
+    Incomplete,
+}
+
+impl RunStatus {
+    /// `COMPLETED` or `INCOMPLETE`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Completed => "COMPLETED",
+            Self::Incomplete => "INCOMPLETE",
+        }
+    }
+}
+
+/// What a finished run says of itself.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StoredRun {
+    /// The name of its directory; the id of the run in its scores.
+    pub name: String,
+    /// When its manifest was written; the time of all its scores.
+    #[serde(serialize_with = "instant::serialize")]
+    pub created_at: DateTime<Utc>,
+    /// The subcommand that made it: `score` or `aggregate`.
+    pub command: String,
+    /// Whether it scored everything.
+    pub status: RunStatus,
+    /// Traces scored.
+    pub traces: u64,
+    /// Sessions scored.
+    pub sessions: u64,
+    /// Scores that judges gave, all metrics together.
+    pub judged: u64,
+    /// Traces with a metric that failed.
+    pub failed: u64,
+    /// Traces with a metric that was not tried.
+    pub pending: u64,
+    /// The run directory.
+    pub path: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct Manifest {
+    command: String,
+    #[serde(with = "instant")]
+    created_at: DateTime<Utc>,
+}
+
+#[derive(Deserialize)]
+struct StoredSummary {
+    traces: u64,
+    sessions: u64,
+    quarantined: u64,
+    unreadable_files: u64,
+    failed_signals: u64,
+    // Not written by versions without judges.
+    #[serde(default)]
+    pending_signals: u64,
+    #[serde(default)]
+    judge: Option<StoredJudge>,
+}
+
+#[derive(Deserialize)]
+struct StoredJudge {
+    metrics: Vec<StoredJudgedMetric>,
+}
+
+#[derive(Deserialize)]
+struct StoredJudgedMetric {
+    judged: u64,
+}
+
+/// The run directories that paths name: each is one, or a folder of them. In the order given, those of a
+/// folder by name, each once. Other folders and hidden ones are passed over.
+///
+/// # Errors
+/// [`HistoryError::Nothing`] for a path that leads to no run.
+pub fn find_runs(paths: &[PathBuf]) -> Result<Vec<PathBuf>, HistoryError> {
+    let nothing = |path: &Path| HistoryError::Nothing(path.to_owned());
+    let (mut found, mut known) = (Vec::new(), HashSet::new());
+    for given in paths {
+        // The name of `.` is the name of the folder that it means.
+        let path = given.canonicalize().map_err(|_| nothing(given))?;
+        let runs = if is_run(&path) {
+            vec![path]
+        } else {
+            let entries = fs::read_dir(&path).map_err(|_| nothing(given))?;
+            let mut runs: Vec<PathBuf> = entries
+                .flatten()
+                .filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'))
+                .map(|entry| entry.path())
+                .filter(|path| is_run(path))
+                .collect();
+            runs.sort();
+            runs
+        };
+        if runs.is_empty() {
+            return Err(nothing(given));
+        }
+        found.extend(runs.into_iter().filter(|run| known.insert(run.clone())));
+    }
+    Ok(found)
+}
+
+/// Whether a folder is a run directory, be it a broken one.
+fn is_run(folder: &Path) -> bool {
+    [MANIFEST, SUMMARY, SCORES]
+        .iter()
+        .any(|name| folder.join(name).exists())
+}
+
+/// Reads what a run says of itself.
+///
+/// # Errors
+/// [`HistoryError`] if it is not finished or a file of it can't be read.
+pub fn read_run(path: &Path) -> Result<StoredRun, HistoryError> {
+    if !path.join(MANIFEST).exists() {
+        return Err(HistoryError::Unfinished(path.to_owned()));
+    }
+    let manifest: Manifest = read_json(path, MANIFEST)?;
+    let summary: StoredSummary = read_json(path, SUMMARY)?;
+    let unscored = summary.quarantined
+        + summary.failed_signals
+        + summary.pending_signals
+        + summary.unreadable_files;
+    let name = path
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned());
+    Ok(StoredRun {
+        name: name.unwrap_or_else(|| path.display().to_string()),
+        created_at: manifest.created_at,
+        command: manifest.command,
+        status: match unscored {
+            0 => RunStatus::Completed,
+            _ => RunStatus::Incomplete,
+        },
+        traces: summary.traces,
+        sessions: summary.sessions,
+        judged: summary
+            .judge
+            .map_or(0, |judge| judge.metrics.iter().map(|m| m.judged).sum()),
+        failed: summary.failed_signals,
+        pending: summary.pending_signals,
+        path: path.to_owned(),
+    })
+}
+
+fn read_json<T: DeserializeOwned>(run: &Path, file: &str) -> Result<T, HistoryError> {
+    let bytes = fs::read(run.join(file)).map_err(|e| HistoryError::damaged(run, file, e))?;
+    serde_json::from_slice(&bytes).map_err(|e| HistoryError::damaged(run, file, e))
+}
+
+/// Which scores are read.
+#[derive(Clone, Debug)]
+pub struct ScoreQuery<'a> {
+    /// Of traces or sessions, and of runs of which time.
+    pub filter: ScoreFilter,
+    /// Of this metric; none is all.
+    pub metric: Option<&'a str>,
+    /// Of this trace or session; none is all.
+    pub target_id: Option<&'a str>,
+    /// Of this project; none is all, scores without a project too.
+    pub project_id: Option<&'a str>,
+    /// Whether records name their trace or session; else their `target_id` is empty.
+    pub with_ids: bool,
+}
+
+impl ScoreQuery<'_> {
+    fn wants_ids(&self) -> bool {
+        self.with_ids || self.target_id.is_some()
+    }
+}
+
+/// Reads stored scores, only the columns needed. Tables are read batch by batch; memory grows with the
+/// number of scores that the query asks for (about 100 bytes each, and their ids), not with the tables.
+///
+/// # Errors
+/// [`HistoryError::Damaged`] naming the run and the file.
+pub fn read_scores(
+    runs: &[StoredRun],
+    query: &ScoreQuery<'_>,
+) -> Result<Vec<ScoreRecord>, HistoryError> {
+    let mut columns = vec!["target_type", "metric", "status", "score", "data_type"];
+    if query.wants_ids() {
+        columns.push("target_id");
+    }
+    if query.project_id.is_some() {
+        columns.push("project_id");
+    }
+    let mut records = Vec::new();
+    for run in in_time(runs, &query.filter) {
+        for_each_batch(run, &columns, |batch| {
+            push_records(run, query, batch, &mut records)
+        })?;
+    }
+    Ok(records)
+}
+
+/// The metrics that have a stored score of a target type.
+///
+/// # Errors
+/// [`HistoryError::Damaged`] naming the run and the file.
+pub fn stored_metrics(
+    runs: &[StoredRun],
+    filter: &ScoreFilter,
+) -> Result<BTreeSet<String>, HistoryError> {
+    let mut metrics = BTreeSet::new();
+    for run in in_time(runs, filter) {
+        for_each_batch(run, &["target_type", "metric"], |batch| {
+            let (targets, names) = (text(batch, "target_type")?, text(batch, "metric")?);
+            for row in 0..batch.num_rows() {
+                if let Some(name) = cell(&names, row)
+                    && cell(&targets, row) == Some(word(filter.target))
+                    && !metrics.contains(name)
+                {
+                    metrics.insert(name.to_owned());
+                }
+            }
+            Ok(())
+        })?;
+    }
+    Ok(metrics)
+}
+
+/// The runs whose scores can pass a filter: all scores of a run have the time of the run.
+fn in_time<'r>(
+    runs: &'r [StoredRun],
+    filter: &ScoreFilter,
+) -> impl Iterator<Item = &'r StoredRun> + use<'r> {
+    let (from, to) = (filter.date_from, filter.date_to);
+    runs.iter().filter(move |run| {
+        from.is_none_or(|from| run.created_at >= from) && to.is_none_or(|to| run.created_at < to)
+    })
+}
+
+/// Target types as tables spell them.
+fn word(target: Target) -> &'static str {
+    match target {
+        Target::Trace => "trace",
+        Target::Session => "session",
+    }
+}
+
+fn for_each_batch(
+    run: &StoredRun,
+    columns: &[&str],
+    mut each: impl FnMut(&RecordBatch) -> Result<(), String>,
+) -> Result<(), HistoryError> {
+    let folder = run.path.join(SCORES);
+    let entries = fs::read_dir(&folder).map_err(|e| HistoryError::damaged(&run.path, SCORES, e))?;
+    let mut parts: Vec<String> = entries
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| name.starts_with("part-") && name.ends_with(".parquet"))
+        .collect();
+    if parts.is_empty() {
+        let problem = "the folder holds no part-*.parquet";
+        return Err(HistoryError::damaged(&run.path, SCORES, problem));
+    }
+    parts.sort();
+    for part in parts {
+        let path = folder.join(&part);
+        // Decoders have assertions that corrupt files can reach.
+        let read = catch_unwind(AssertUnwindSafe(|| read_part(&path, columns, &mut each)));
+        read.unwrap_or_else(|_| Err("the file is corrupt".into()))
+            .map_err(|e| HistoryError::damaged(&run.path, &format!("{SCORES}/{part}"), e))?;
+    }
+    Ok(())
+}
+
+fn read_part(
+    path: &Path,
+    columns: &[&str],
+    each: &mut impl FnMut(&RecordBatch) -> Result<(), String>,
+) -> Result<(), String> {
+    let file = File::open(path).map_err(|e| e.to_string())?;
+    let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| e.to_string())?;
+    let mask = ProjectionMask::columns(builder.parquet_schema(), columns.iter().copied());
+    let reader = builder
+        .with_projection(mask)
+        .with_batch_size(BATCH_ROWS)
+        .build()
+        .map_err(|e| e.to_string())?;
+    for batch in reader {
+        each(&batch.map_err(|e| e.to_string())?)?;
+    }
+    Ok(())
+}
+
+fn column<'b>(batch: &'b RecordBatch, name: &str) -> Result<&'b ArrayRef, String> {
+    batch
+        .column_by_name(name)
+        .ok_or_else(|| format!("there is no column `{name}`"))
+}
+
+/// A column of texts, whatever their encoding.
+fn text(batch: &RecordBatch, name: &str) -> Result<StringArray, String> {
+    let texts = arrow::compute::cast(column(batch, name)?, &DataType::Utf8)
+        .map_err(|e| format!("column `{name}`: {e}"))?;
+    texts
+        .as_string_opt::<i32>()
+        .cloned()
+        .ok_or_else(|| format!("column `{name}` holds no texts"))
+}
+
+fn cell(texts: &StringArray, row: usize) -> Option<&str> {
+    texts.is_valid(row).then(|| texts.value(row))
+}
+
+fn push_records(
+    run: &StoredRun,
+    query: &ScoreQuery<'_>,
+    batch: &RecordBatch,
+    records: &mut Vec<ScoreRecord>,
+) -> Result<(), String> {
+    let (targets, metrics) = (text(batch, "target_type")?, text(batch, "metric")?);
+    let (statuses, types) = (text(batch, "status")?, text(batch, "data_type")?);
+    let scores = column(batch, "score")?
+        .as_primitive_opt::<Float64Type>()
+        .ok_or("column `score` holds no numbers")?;
+    let optional = |wanted: bool, name: &str| wanted.then(|| text(batch, name)).transpose();
+    let ids = optional(query.wants_ids(), "target_id")?;
+    let projects = optional(query.project_id.is_some(), "project_id")?;
+    let passes = |given: Option<&str>, found: &Option<StringArray>, row: usize| {
+        given.is_none() || found.as_ref().and_then(|texts| cell(texts, row)) == given
+    };
+    for row in 0..batch.num_rows() {
+        let metric = cell(&metrics, row).unwrap_or_default();
+        if cell(&targets, row) != Some(word(query.filter.target))
+            || query.metric.is_some_and(|wanted| wanted != metric)
+            || !passes(query.target_id, &ids, row)
+            || !passes(query.project_id, &projects, row)
+        {
+            continue;
+        }
+        let id = ids.as_ref().and_then(|ids| cell(ids, row));
+        records.push(ScoreRecord {
+            target: query.filter.target,
+            target_id: id.unwrap_or_default().to_owned(),
+            metric: metric.to_owned(),
+            run: run.name.clone(),
+            status: match cell(&statuses, row) {
+                Some("SUCCESS") => ScoreStatus::Success,
+                Some("FAILED") => ScoreStatus::Failed,
+                Some("PENDING") => ScoreStatus::Pending,
+                other => return Err(format!("`{}` is no status", other.unwrap_or("null"))),
+            },
+            data_type: match cell(&types, row) {
+                Some("NUMERIC") => ValueType::Numeric,
+                Some("BOOLEAN") => ValueType::Boolean,
+                Some("CATEGORICAL") => ValueType::Categorical,
+                other => return Err(format!("`{}` is no data type", other.unwrap_or("null"))),
+            },
+            value: scores.is_valid(row).then(|| scores.value(row)),
+            created_at: run.created_at,
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run_in(folder: &Path, name: &str) -> PathBuf {
+        let run = folder.join(name);
+        fs::create_dir_all(&run).unwrap();
+        let manifest =
+            r#"{"nightmill":"0.1.0","command":"score","created_at":"2026-01-31T03:00:00Z"}"#;
+        fs::write(run.join(MANIFEST), manifest).unwrap();
+        let summary = r#"{"traces":7,"sessions":2,"quarantined":0,"unreadable_files":0,"failed_signals":0,
+            "judge":{"metrics":[{"judged":3},{"judged":4}]}}"#;
+        fs::write(run.join(SUMMARY), summary).unwrap();
+        run
+    }
+
+    #[test]
+    fn runs_are_found_once_and_other_folders_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let (b, a) = (run_in(&root, "b"), run_in(&root, "a"));
+        run_in(&root, ".hidden");
+        fs::create_dir(root.join("notes")).unwrap();
+        let found = find_runs(&[b.clone(), root.clone(), a.join("../b")]).unwrap();
+        assert_eq!(found, [b, a]);
+        for nowhere in [root.join("notes"), root.join("none")] {
+            let error = find_runs(std::slice::from_ref(&nowhere)).unwrap_err();
+            assert_eq!(error, HistoryError::Nothing(nowhere));
+        }
+    }
+
+    #[test]
+    fn a_run_says_what_it_is_or_what_is_wrong_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = run_in(folder.path(), "nightly");
+        let run = read_run(&path).unwrap();
+        assert_eq!(
+            (run.name.as_str(), run.traces, run.judged),
+            ("nightly", 7, 7)
+        );
+        assert_eq!(run.status, RunStatus::Completed);
+
+        let text = fs::read_to_string(path.join(SUMMARY)).unwrap();
+        let pending = text.replacen('{', r#"{"pending_signals":1,"#, 1);
+        fs::write(path.join(SUMMARY), pending).unwrap();
+        let run = read_run(&path).unwrap();
+        assert_eq!((run.status, run.pending), (RunStatus::Incomplete, 1));
+
+        let filter = ScoreFilter::all(Target::Trace);
+        let error = stored_metrics(&[run], &filter).unwrap_err().to_string();
+        assert!(
+            error.contains("nightly") && error.contains(SCORES),
+            "{error}"
+        );
+        fs::write(path.join(SUMMARY), "{").unwrap();
+        let error = read_run(&path).unwrap_err().to_string();
+        assert!(
+            error.contains("nightly") && error.contains(SUMMARY),
+            "{error}"
+        );
+        fs::remove_file(path.join(MANIFEST)).unwrap();
+        assert_eq!(read_run(&path), Err(HistoryError::Unfinished(path)));
+    }
+}

@@ -1,0 +1,10 @@
+//! Which traces and sessions a run takes: filters, and a sample of what passes them.
+
+mod filters;
+mod moment;
+mod sampling;
+
+pub use filters::{Ids, SessionFilters, SessionTally, TraceFacts, TraceFilters, TraceStatus};
+pub use moment::{InstantError, format_instant, parse_instant};
+pub(crate) use moment::{instant, optional_instant};
+pub use sampling::{Cutoff, DEFAULT_SEED, Lowest, Rank, Ranking, RateError, SamplingRate};

@@ -1,0 +1,364 @@
+//! Traces as whole documents: what a judge is shown, and the facts that choose which traces it is shown.
+//!
+//! Unlike the columns that scores are computed from, a document has everything canonical that a file says about a trace,
+//! spans and all. Columns beyond the canonical ones stay out: they may hold the right answer.
+
+use std::ops::ControlFlow;
+
+use serde_json::{Map, Value};
+
+use super::TraceError;
+use super::discover::{SourceFile, SourceFormat};
+use super::jsonl;
+use super::parquet_file::ParquetFile;
+use super::schema::{ColumnMap, TraceColumns};
+use super::source::TextAt;
+use super::trace_id::canonical_trace_id;
+use crate::text::Json;
+
+/// Members of a document, in their order.
+const MEMBERS: [&str; 17] = [
+    "trace_id",
+    "session_id",
+    "name",
+    "status",
+    "started_at",
+    "ended_at",
+    "user_id",
+    "environment",
+    "release",
+    "tags",
+    "model",
+    "input",
+    "output",
+    "error",
+    "metadata",
+    "spans",
+    "project_id",
+];
+/// What filters look at: small columns only.
+const FACTS: [&str; 10] = [
+    "trace_id",
+    "session_id",
+    "project_id",
+    "name",
+    "status",
+    "started_at",
+    "user_id",
+    "environment",
+    "release",
+    "tags",
+];
+/// Members whose text is JSON wherever it can be read as such.
+const STRUCTURED: [&str; 3] = ["tags", "metadata", "spans"];
+
+/// Which members are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Members {
+    /// Ids, labels and times.
+    Facts,
+    /// Everything.
+    All,
+}
+
+impl Members {
+    fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::Facts => &FACTS,
+            Self::All => &MEMBERS,
+        }
+    }
+}
+
+/// A trace's document and where it was found.
+#[derive(Clone, Debug)]
+pub struct TraceDocument {
+    /// The canonical id.
+    pub trace_id: String,
+    /// Orders documents as they were read.
+    pub at: TextAt,
+    /// The members that are there and not null.
+    pub members: Map<String, Value>,
+}
+
+/// The files of a run, to be read as documents any number of times.
+#[derive(Debug)]
+pub struct DocumentSource {
+    files: Vec<SourceFile>,
+    map: ColumnMap,
+}
+
+impl DocumentSource {
+    /// A source over files that can be read; broken ones are passed over, whoever scores them reports them.
+    pub fn new(files: Vec<SourceFile>, map: ColumnMap) -> Self {
+        Self { files, map }
+    }
+
+    /// Reads documents in the order of files and rows; `each` says whether to go on. `places` are the rows wanted, ascending;
+    /// `None` wants all. Rows without a trace id are passed over.
+    ///
+    /// # Errors
+    /// [`TraceError`] for a file that breaks in the middle.
+    pub fn read(
+        &self,
+        members: Members,
+        places: Option<&[TextAt]>,
+        mut each: impl FnMut(TraceDocument) -> ControlFlow<()>,
+    ) -> Result<(), TraceError> {
+        for (at, file) in self.files.iter().enumerate() {
+            let rows: Option<Vec<u64>> = places.map(|places| {
+                let from = places.partition_point(|place| place.file() < at);
+                let to = places.partition_point(|place| place.file() <= at);
+                places[from..to].iter().map(|place| place.row()).collect()
+            });
+            if rows.as_ref().is_some_and(Vec::is_empty) {
+                continue;
+            }
+            let mut found = |row: u64, values: &mut dyn FnMut(&str) -> Option<Value>| match self
+                .document(file, TextAt::new(at, row), members, values)
+            {
+                Some(document) => each(document),
+                None => ControlFlow::Continue(()),
+            };
+            let flow = match file.format {
+                SourceFormat::Parquet => {
+                    self.read_parquet(file, members, rows.as_deref(), &mut found)?
+                }
+                SourceFormat::JsonLines => self.read_lines(file, rows.as_deref(), &mut found)?,
+            };
+            if flow.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_parquet(
+        &self,
+        file: &SourceFile,
+        members: Members,
+        rows: Option<&[u64]>,
+        found: &mut FoundRow<'_>,
+    ) -> Result<ControlFlow<()>, TraceError> {
+        let ids_only = TraceColumns {
+            input: false,
+            output: false,
+            session_required: false,
+            signals: Vec::new(),
+        };
+        let Ok(parquet) = ParquetFile::open(&file.path, &file.partition, &ids_only, &self.map)
+        else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        let columns: Vec<&str> = members
+            .names()
+            .iter()
+            .map(|name| self.map.column(name))
+            .collect();
+        parquet.read_values(&columns, rows, |row, value| {
+            found(row, &mut |column| value(column).map(of_json))
+        })
+    }
+
+    fn read_lines(
+        &self,
+        file: &SourceFile,
+        rows: Option<&[u64]>,
+        found: &mut FoundRow<'_>,
+    ) -> Result<ControlFlow<()>, TraceError> {
+        let mut flow = ControlFlow::Continue(());
+        jsonl::read_lines(&file.path, |number, line| {
+            let wanted = rows.is_none_or(|rows| rows.binary_search(&number).is_ok());
+            if let (Ok(line), true) = (line, wanted) {
+                flow = found(number, &mut |column| {
+                    Some(of_json(line.member(column).clone()))
+                });
+            }
+            let more = rows.is_none_or(|rows| rows.last().is_some_and(|last| number < *last));
+            Ok(more && flow.is_continue())
+        })?;
+        Ok(flow)
+    }
+
+    /// The document of a row, whose columns `values` reads.
+    fn document(
+        &self,
+        file: &SourceFile,
+        at: TextAt,
+        members: Members,
+        values: &mut dyn FnMut(&str) -> Option<Value>,
+    ) -> Option<TraceDocument> {
+        let mut document = Map::new();
+        for name in members.names() {
+            let column = self.map.column(name);
+            let partition = || {
+                let value = file.partition.iter().find(|(key, _)| key == column);
+                value.map(|(_, value)| Value::String(value.clone()))
+            };
+            let value = values(column).filter(|v| !v.is_null()).or_else(partition);
+            let Some(value) = value else { continue };
+            let structured = STRUCTURED.contains(name) || self.map.is_json(name);
+            let value = match value {
+                Value::String(text) if structured => parsed(text),
+                value => value,
+            };
+            document.insert((*name).to_owned(), value);
+        }
+        let trace_id = canonical_trace_id(&id_text(document.get("trace_id")?)?)?;
+        document.insert("trace_id".into(), trace_id.clone().into());
+        Some(TraceDocument {
+            trace_id,
+            at,
+            members: document,
+        })
+    }
+}
+
+type FoundRow<'f> = dyn FnMut(u64, &mut dyn FnMut(&str) -> Option<Value>) -> ControlFlow<()> + 'f;
+
+fn id_text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+/// JSON text as its value if it is an object or list, else as it is.
+fn parsed(text: String) -> Value {
+    match crate::text::parse(text.as_bytes()) {
+        Ok(json @ (Json::Array(_) | Json::Object(_))) => of_json(json),
+        _ => Value::String(text),
+    }
+}
+
+/// A value for documents. Whole numbers beyond 64 bits and numbers that are not finite become text.
+fn of_json(json: Json) -> Value {
+    match json {
+        Json::Null => Value::Null,
+        Json::Bool(value) => Value::Bool(value),
+        Json::Integer(digits) => match (digits.parse::<i64>(), digits.parse::<u64>()) {
+            (Ok(number), _) => number.into(),
+            (_, Ok(number)) => number.into(),
+            _ => Value::String(digits),
+        },
+        Json::Float(number) => serde_json::Number::from_f64(number)
+            .map_or_else(|| Value::String(number.to_string()), Value::Number),
+        Json::String(text) => Value::String(text),
+        Json::Array(items) => items.into_iter().map(of_json).collect(),
+        Json::Object(members) => members
+            .into_iter()
+            .map(|(key, value)| (key, of_json(value)))
+            .collect::<Map<_, _>>()
+            .into(),
+    }
+}
+
+/// Folds a later row of the same trace into its document (specification, section 2.2): a value of the later row that is there
+/// replaces, metadata merges at the top level, tags unite, spans merge by their id.
+pub fn merge_documents(earlier: &mut Map<String, Value>, later: Map<String, Value>) {
+    for (name, value) in later {
+        match (name.as_str(), earlier.get_mut(&name), value) {
+            ("metadata", Some(Value::Object(kept)), Value::Object(new)) => kept.extend(new),
+            ("tags", Some(Value::Array(kept)), Value::Array(new)) => {
+                for tag in new {
+                    if !kept.contains(&tag) {
+                        kept.push(tag);
+                    }
+                }
+            }
+            ("spans", Some(Value::Array(kept)), Value::Array(new)) => {
+                for span in new {
+                    let id = span.get("span_id").cloned();
+                    match kept
+                        .iter_mut()
+                        .find(|s| id.is_some() && s.get("span_id") == id.as_ref())
+                    {
+                        Some(Value::Object(same)) => {
+                            if let Value::Object(span) = span {
+                                same.extend(span.into_iter().filter(|(_, v)| !v.is_null()));
+                            }
+                        }
+                        _ => kept.push(span),
+                    }
+                }
+            }
+            (_, _, value) => {
+                earlier.insert(name, value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(value: Value) -> Map<String, Value> {
+        value.as_object().cloned().unwrap_or_default()
+    }
+
+    #[test]
+    fn lines_become_documents_without_foreign_columns() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.jsonl");
+        let lines = [
+            json!({"trace_id": "A1", "q": "hi", "label": "secret", "spans": "[{\"kind\":\"tool\"}]", "started_at": "2026-01-01T00:00:00Z"}),
+            json!({"no": "id"}),
+            json!({"trace_id": 7, "q": {"a": 1}, "metadata": {"k": 1}, "started_at": "2026-01-01T00:00:00Z"}),
+        ];
+        let text: Vec<String> = lines.iter().map(Value::to_string).collect();
+        std::fs::write(&path, text.join("\n")).unwrap();
+        let files = super::super::discover(&[path.display().to_string()], None).unwrap();
+        let map = ColumnMap::new([("input".into(), "q".into())], []).unwrap();
+        let source = DocumentSource::new(files, map);
+        let mut documents = Vec::new();
+        let all = |documents: &mut Vec<TraceDocument>, members, places: Option<&[TextAt]>| {
+            documents.clear();
+            source
+                .read(members, places, |d| {
+                    documents.push(d);
+                    ControlFlow::Continue(())
+                })
+                .unwrap();
+        };
+        all(&mut documents, Members::All, None);
+        assert_eq!(documents.len(), 2);
+        assert_eq!(documents[0].members["spans"], json!([{"kind": "tool"}]));
+        assert_eq!(documents[0].members["input"], "hi");
+        assert!(!documents[0].members.contains_key("label"));
+        assert_eq!(
+            (
+                documents[1].trace_id.as_str(),
+                &documents[1].members["input"]
+            ),
+            ("7", &json!({"a": 1}))
+        );
+        let second = [documents[1].at];
+        all(&mut documents, Members::Facts, Some(&second));
+        assert_eq!(documents.len(), 1);
+        assert!(!documents[0].members.contains_key("input"));
+    }
+
+    #[test]
+    fn rows_of_one_trace_merge_as_the_specification_says() {
+        let mut document = object(json!({
+            "output": "old", "tags": ["a"], "metadata": {"x": 1, "y": 1},
+            "spans": [{"span_id": "1", "name": "n", "output": null}],
+        }));
+        merge_documents(
+            &mut document,
+            object(json!({
+                "output": "new", "tags": ["b", "a"], "metadata": {"y": 2},
+                "spans": [{"span_id": "1", "output": "o"}, {"span_id": "2"}],
+            })),
+        );
+        let expected = json!({
+            "output": "new", "tags": ["a", "b"], "metadata": {"x": 1, "y": 2},
+            "spans": [{"span_id": "1", "name": "n", "output": "o"}, {"span_id": "2"}],
+        });
+        assert_eq!(Value::Object(document), expected);
+    }
+}

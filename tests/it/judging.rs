@@ -1,0 +1,12 @@
+//! Judged metrics by the program itself, against a scripted judge on loopback.
+
+mod caps;
+mod choice;
+mod faults;
+mod interrupted;
+mod ledger;
+mod metrics;
+mod replies;
+mod scene;
+mod secrets;
+mod tables;

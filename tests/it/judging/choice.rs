@@ -1,0 +1,212 @@
+//! Which traces are judged: conditions on signals, samples, filters and tags.
+
+use std::process::Command;
+
+use serde_json::json;
+
+use super::scene::{Scene, case_of, expect, id, reply_to, trace, traces};
+use super::tables::targets;
+use crate::scripted_judge::{Answer, Asked, ScriptedJudge};
+use crate::support::summary;
+
+fn script(asked: &Asked) -> Answer {
+    Answer::reply(reply_to(asked, 0.75))
+}
+
+/// The cases that a run by `confidence` judges. What the server saw, the table and the summary must agree; traces that are
+/// not judged have no row of that metric.
+#[track_caller]
+fn judged(scene: &Scene, judge: &ScriptedJudge, out: &str, more: &[&str]) -> Vec<usize> {
+    let mut command = scene.judge(&judge.url(), "confidence,loop_detection", out);
+    judged_by(scene, judge, out, command.args(more))
+}
+
+#[track_caller]
+fn judged_by(scene: &Scene, judge: &ScriptedJudge, out: &str, command: &mut Command) -> Vec<usize> {
+    scene.forget_answers();
+    let before = judge.prompt_count();
+    expect(0, command);
+    let mut cases: Vec<usize> = judge.prompts()[before..].iter().map(case_of).collect();
+    cases.sort_unstable();
+    let ids: Vec<String> = cases.iter().map(|case| id(*case)).collect();
+    assert_eq!(targets(&scene.at(out), "confidence"), ids);
+    let summary = summary(&scene.at(out));
+    assert_eq!(summary["judge"]["traces"], cases.len());
+    assert_eq!(summary["pending_signals"], 0);
+    cases
+}
+
+#[test]
+fn a_condition_looks_at_computed_signals() {
+    let mut traces = traces(4);
+    // The third repeats the second, word for word; the others have nothing in common.
+    for (trace, output) in traces.iter_mut().zip([
+        "Your parcel left the harbour on Monday.",
+        "Please restart the router and wait.",
+        "Please restart the router and wait.",
+        "Bees dance to tell where flowers bloom.",
+    ]) {
+        trace["output"] = json!(output);
+    }
+    let scene = Scene::new(&traces);
+    let judge = ScriptedJudge::start(script);
+    let judged = |out, condition| judged(&scene, &judge, out, &["--judge-where", condition]);
+    assert_eq!(judged("looped", "loop_detection < 0.5"), [2]);
+    assert_eq!(judged("fresh", "loop_detection >= 0.5"), [0, 1, 3]);
+    assert_eq!(
+        judged("either", "loop_detection < 0.5 OR trace_id = 't-000'"),
+        [0, 2]
+    );
+    assert_eq!(judged("none", "loop_detection > 2").len(), 0);
+}
+
+#[test]
+fn a_condition_looks_at_given_signals() {
+    let scene = Scene::new(&traces(3));
+    let signals = scene.at("signals.jsonl");
+    let lines = (0..3).map(|case| {
+        let coherence = [0.1, 0.59999, 0.6][case];
+        json!({"trace_id": id(case), "coherence": coherence}).to_string() + "\n"
+    });
+    std::fs::write(&signals, lines.collect::<String>()).unwrap();
+    let judge = ScriptedJudge::start(script);
+    let mut command = scene.judge(&judge.url(), "confidence,coherence", "run");
+    command.arg("--signals").arg(&signals);
+    command.args(["--judge-where", "coherence < 0.6"]);
+    assert_eq!(judged_by(&scene, &judge, "run", &mut command), [0, 1]);
+}
+
+#[test]
+fn a_condition_that_is_no_sql_is_refused_by_name_and_nothing_is_asked() {
+    let scene = Scene::new(&traces(2));
+    let judge = ScriptedJudge::start(script);
+    for condition in ["coherence <", "no_such_signal < 0.5", "coherence; DROP"] {
+        let mut command = scene.judge(&judge.url(), "confidence,coherence", "run");
+        let ran = expect(2, command.args(["--judge-where", condition]));
+        assert!(ran.stderr.contains("--judge-where"), "{ran:?}");
+        assert!(!scene.at("run").exists());
+    }
+    assert_eq!(judge.asked().len(), 0);
+}
+
+/// A trace that has a score already is not asked about again.
+#[test]
+fn given_scores_are_not_judged() {
+    let scene = Scene::new(&traces(2));
+    let signals = scene.at("signals.jsonl");
+    let line = json!({"trace_id": id(0), "confidence": 0.25});
+    std::fs::write(&signals, format!("{line}\n")).unwrap();
+    let judge = ScriptedJudge::start(script);
+    let mut command = scene.judge(&judge.url(), "confidence", "run");
+    expect(0, command.arg("--signals").arg(&signals));
+    let cases: Vec<usize> = judge.prompts().iter().map(case_of).collect();
+    assert_eq!(cases, [1]);
+    let table = super::tables::Table::of(&scene.at("run"), "traces");
+    assert_eq!(table.numbers("confidence"), [Some(0.25), Some(0.75)]);
+}
+
+#[test]
+fn samples_are_nested_repeatable_and_rounded_down() {
+    const COUNT: usize = 21;
+    let scene = Scene::new(&traces(COUNT));
+    let judge = ScriptedJudge::start(script);
+    let sample = |out, more: &[&str]| judged(&scene, &judge, out, more);
+    let fifth = sample("fifth", &["--sample", "0.2"]);
+    let half = sample("half", &["--sample", "0.5"]);
+    assert_eq!((fifth.len(), half.len()), (4, 10));
+    assert!(
+        fifth.iter().all(|case| half.contains(case)),
+        "{fifth:?} {half:?}"
+    );
+    assert_eq!(sample("again", &["--sample", "0.2"]), fifth);
+    // One at least, and none for nothing.
+    assert_eq!(sample("least", &["--sample", "0.01"]).len(), 1);
+    assert_eq!(sample("none", &["--sample", "0"]).len(), 0);
+    assert_eq!(
+        sample(super::scene::ALL_BUT_CONVERSATIONS, &[]).len(),
+        COUNT
+    );
+    let other = sample("other", &["--sample", "0.5", "--sample-seed", "1"]);
+    assert!(other.len() == 10 && other != half, "{other:?}");
+    // The share is one of those that pass the filters.
+    let late = [
+        "--judge-only",
+        "from=2026-01-01T00:00:11Z",
+        "--sample",
+        "0.5",
+    ];
+    let late = sample("late", &late);
+    assert_eq!(late.len(), 5);
+    assert!(late.iter().all(|case| *case >= 11), "{late:?}");
+    let mut wrong = scene.judge(&judge.url(), "confidence", "wrong");
+    let ran = expect(2, wrong.args(["--sample", "1.5"]));
+    assert!(ran.stderr.contains("--sample"), "{ran:?}");
+}
+
+#[test]
+fn filters_and_tags_choose_traces() {
+    let mut traces = traces(5);
+    traces[1]["name"] = json!("Refund desk");
+    traces[1]["tags"] = json!(["vip", "eu"]);
+    traces[2]["status"] = json!("ERROR");
+    traces[2]["environment"] = json!("production");
+    traces[2]["tags"] = json!("[\"eu\"]");
+    traces[3]["user_id"] = json!("u-3");
+    traces[3]["release"] = json!("1.2.0");
+    traces[3]["tags"] = json!(["us"]);
+    traces[4]["session_id"] = json!("other");
+    let scene = Scene::new(&traces);
+    let judge = ScriptedJudge::start(script);
+    for (at, (flags, expected)) in [
+        (vec!["--judge-only", "name=REFUND"], vec![1]),
+        (vec!["--judge-only", "status=error"], vec![2]),
+        (vec!["--judge-only", "environment=production"], vec![2]),
+        (vec!["--judge-only", "user=u-3"], vec![3]),
+        (vec!["--judge-only", "release=1.2.0"], vec![3]),
+        (vec!["--judge-only", "session=other"], vec![4]),
+        // From the first moment on, up to the second and without it.
+        (
+            vec![
+                "--judge-only",
+                "from=2026-01-01T00:00:01Z,to=2026-01-01T00:00:03Z",
+            ],
+            vec![1, 2],
+        ),
+        (vec!["--judge-tags", "vip"], vec![1]),
+        (vec!["--judge-tags", "us,eu"], vec![1, 2, 3]),
+        (
+            vec!["--judge-tags", "eu", "--judge-only", "status=completed"],
+            vec![1],
+        ),
+        (vec!["--judge-tags", "nobody"], vec![]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let got = judged(&scene, &judge, &format!("run{at}"), &flags);
+        assert_eq!(got, expected, "{flags:?}");
+    }
+    for (flag, word) in [("colour=red", "colour"), ("from=yesterday", "from")] {
+        let mut command = scene.judge(&judge.url(), "confidence", "wrong");
+        let ran = expect(2, command.args(["--judge-only", flag]));
+        assert!(ran.stderr.contains(word), "{ran:?}");
+    }
+}
+
+/// Rows of one trace id are judged as the one trace that they are.
+#[test]
+fn rows_of_one_trace_are_judged_once() {
+    let mut later = trace(0);
+    later["output"] = json!("case-000: the last word");
+    later["status"] = json!("ERROR");
+    let scene = Scene::new(&[trace(0), trace(1), later]);
+    let judge = ScriptedJudge::start(script);
+    assert_eq!(judged(&scene, &judge, "run", &[]), [0, 1]);
+    let prompts = judge.prompts();
+    let first = prompts.iter().find(|asked| case_of(asked) == 0).unwrap();
+    assert!(first.user.contains("the last word"), "{}", first.user);
+    assert!(!first.user.contains("left the house"), "{}", first.user);
+    // The later row says how the trace ended.
+    let failed = judged(&scene, &judge, "failed", &["--judge-only", "status=error"]);
+    assert_eq!(failed, [0]);
+}

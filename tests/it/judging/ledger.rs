@@ -1,0 +1,181 @@
+//! What is answered by the ledger, and what is refused before anything is asked.
+
+use super::scene::{SEVEN, SHARED_CALLS, Scene, bodies, expect, id, reply_to, traces};
+use super::tables::{assert_same_tables, score, scores};
+use crate::scripted_judge::{Answer, Asked, ScriptedJudge};
+use crate::support::summary;
+
+fn script(asked: &Asked) -> Answer {
+    Answer::reply(reply_to(asked, 0.75))
+}
+
+#[test]
+fn a_second_run_asks_nothing_and_gives_the_same_tables() {
+    let scene = Scene::new(&traces(3));
+    let judge = ScriptedJudge::start(script);
+    let url = judge.url();
+    expect(
+        0,
+        &mut scene.judge(&url, super::scene::ALL_BUT_CONVERSATIONS, "first"),
+    );
+    assert_eq!(judge.prompt_count(), 3 * SHARED_CALLS);
+    let requests = judge.asked().len();
+
+    expect(
+        0,
+        &mut scene.judge(&url, super::scene::ALL_BUT_CONVERSATIONS, "second"),
+    );
+    assert_eq!(judge.asked().len(), requests, "the server was asked again");
+    assert_same_tables(&scene.at("first"), &scene.at("second"));
+    let calls = summary(&scene.at("second"))["judge"]["calls"].clone();
+    assert_eq!(calls["sent"], 0);
+    assert!(calls["from_ledger"].as_u64().unwrap() >= 39, "{calls}");
+
+    // Replaying needs neither server nor key nor network.
+    drop(judge);
+    let mut replay = scene.judge(&url, super::scene::ALL_BUT_CONVERSATIONS, "replayed");
+    expect(0, replay.args(["--replay", "--offline"]));
+    assert_same_tables(&scene.at("first"), &scene.at("replayed"));
+}
+
+#[test]
+fn another_model_temperature_or_reply_size_is_another_question() {
+    let scene = Scene::new(&traces(1));
+    let judge = ScriptedJudge::start(script);
+    let count = |out: &str, more: &[&str]| {
+        let before = judge.prompt_count();
+        let mut command = scene.judge(&judge.url(), "confidence", out);
+        expect(0, command.args(more));
+        judge.prompt_count() - before
+    };
+    assert_eq!(count("a", &[]), 1);
+    assert_eq!(count("b", &["--judge-temperature", "0"]), 1);
+    assert_eq!(count("c", &["--judge-max-output", "100"]), 1);
+    assert_eq!(count("d", &["--judge-model", "confidence=openai/other"]), 1);
+    assert_eq!(count("e", &[]), 0);
+    assert_eq!(count("f", &["--judge-model", "confidence=openai/other"]), 0);
+    let models: Vec<String> = judge.prompts().into_iter().map(|a| a.model).collect();
+    assert_eq!(models, ["test", "test", "test", "other"]);
+    assert_eq!(judge.prompts()[1].json()["temperature"], 0.0);
+    assert_eq!(judge.prompts()[2].json()["max_tokens"], 100);
+}
+
+#[test]
+fn replaying_an_empty_ledger_leaves_every_score_pending() {
+    let scene = Scene::new(&traces(2));
+    let judge = ScriptedJudge::start(script);
+    let mut replay = scene.judge(&judge.url(), &SEVEN.join(","), "run");
+    expect(3, replay.arg("--replay"));
+    assert_eq!(judge.asked().len(), 0);
+    let rows = scores(&scene.at("run"));
+    assert_eq!(rows.len(), 2 * SEVEN.len());
+    for (key, row) in rows {
+        assert_eq!(row.status, "PENDING", "{key:?}");
+        assert_eq!((row.score, row.raw, row.passed), (None, None, None));
+        assert!(row.reason.contains("ledger"), "{}", row.reason);
+    }
+    let summary = summary(&scene.at("run"));
+    assert_eq!(summary["pending_signals"], 2);
+    assert_eq!(summary["judge"]["calls"]["sent"], 0);
+    for metric in summary["judge"]["metrics"].as_array().unwrap() {
+        assert_eq!(
+            (&metric["pending"], &metric["judged"]),
+            (&2.into(), &0.into())
+        );
+    }
+}
+
+#[test]
+fn offline_refuses_judged_metrics_before_anything_is_read() {
+    let scene = Scene::new(&[]);
+    // Not even the path of the traces is looked at.
+    std::fs::remove_file(scene.at("traces.jsonl")).unwrap();
+    let judge = ScriptedJudge::start(script);
+    for metrics in [
+        "confidence",
+        "coherence,plan_quality",
+        super::scene::ALL_BUT_CONVERSATIONS,
+    ] {
+        let mut command = scene.judge(&judge.url(), metrics, "run");
+        let ran = expect(2, command.arg("--offline"));
+        assert!(ran.stderr.contains("--offline"), "{ran:?}");
+        assert!(!ran.stderr.contains("traces.jsonl"), "{ran:?}");
+    }
+    assert_eq!(crate::support::entries(scene.folder()), [""; 0]);
+    assert_eq!(judge.asked().len(), 0);
+}
+
+#[test]
+fn without_a_judged_metric_nobody_is_asked() {
+    let scene = Scene::new(&traces(2));
+    let judge = ScriptedJudge::start(script);
+    expect(
+        0,
+        &mut scene.judge(&judge.url(), "coherence,agent_reliability", "run"),
+    );
+    expect(
+        0,
+        scene
+            .judge(&judge.url(), "coherence", "offline")
+            .arg("--offline"),
+    );
+    assert_eq!(judge.asked().len(), 0);
+    assert!(!scene.at("ledger.db").exists());
+    assert!(summary(&scene.at("run")).get("judge").is_none());
+    // Nor by default: judged metrics are never among those that a run takes by itself.
+    let mut default = crate::support::program();
+    default.arg("score").arg(scene.at("traces.jsonl"));
+    default.args(["--judge", "openai/test", "--judge-url", &judge.url()]);
+    expect(
+        0,
+        default
+            .args(["--no-report", "--out"])
+            .arg(scene.at("default")),
+    );
+    assert_eq!(judge.asked().len(), 0);
+}
+
+#[test]
+fn a_missing_model_or_key_stops_the_run_by_name() {
+    let scene = Scene::new(&traces(1));
+    let ran = expect(2, &mut scene.score("confidence", "run"));
+    assert!(ran.stderr.contains("--judge"), "{ran:?}");
+    let mut keyless = scene.score("confidence", "run");
+    let ran = expect(2, keyless.args(["--judge", "openai/test"]));
+    assert!(ran.stderr.contains("OPENAI_API_KEY"), "{ran:?}");
+    let mut empty = scene.score("confidence", "run");
+    empty.env("OPENAI_API_KEY", " ");
+    let ran = expect(2, empty.args(["--judge", "openai/test"]));
+    assert!(ran.stderr.contains("OPENAI_API_KEY"), "{ran:?}");
+    let mut other = scene.score("confidence", "run");
+    other.env("OPENAI_API_KEY", "sk-of-another-provider");
+    other.env_remove("ANTHROPIC_API_KEY");
+    let ran = expect(2, other.args(["--judge", "anthropic/test"]));
+    assert!(ran.stderr.contains("ANTHROPIC_API_KEY"), "{ran:?}");
+    assert_eq!(crate::support::entries(scene.folder()), ["traces.jsonl"]);
+}
+
+/// Two runs at once on one ledger: each question is put at most twice, both finish, and afterwards all is known.
+#[test]
+fn two_runs_share_a_ledger() {
+    let scene = Scene::new(&traces(4));
+    let judge = ScriptedJudge::start(script);
+    let mut runs: Vec<_> = ["a", "b"]
+        .map(|out| {
+            let mut command = scene.judge(&judge.url(), &SEVEN.join(","), out);
+            command.stdout(std::process::Stdio::null()).spawn().unwrap()
+        })
+        .into();
+    for run in &mut runs {
+        assert_eq!(run.wait().unwrap().code(), Some(0));
+    }
+    assert_same_tables(&scene.at("a"), &scene.at("b"));
+    let mut asked = bodies(&judge.prompts());
+    asked.sort();
+    asked.dedup();
+    assert_eq!(asked.len(), 4 * SHARED_CALLS);
+    let before = judge.prompt_count();
+    expect(0, &mut scene.judge(&judge.url(), &SEVEN.join(","), "c"));
+    assert_eq!(judge.prompt_count(), before);
+    assert_eq!(score(&scene.at("c"), &id(3), "confidence").raw, Some(0.75));
+}

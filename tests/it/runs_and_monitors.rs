@@ -1,0 +1,448 @@
+//! Runs over time and monitors: the program as a process.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::support::{Ran, entries, nightmill, root, summary};
+
+const SUPPORT: &str = "datasets/support";
+
+/// Runs the program; it must end with this code.
+#[track_caller]
+fn ended(code: i32, args: &[&str]) -> Ran {
+    let ran = nightmill(args);
+    assert_eq!(ran.code, Some(code), "{args:?}: {ran:?}");
+    ran
+}
+
+/// What the program prints as JSON.
+#[track_caller]
+fn json(args: &[&str]) -> Value {
+    let mut args = args.to_vec();
+    args.push("--json");
+    serde_json::from_str(&ended(0, &args).stdout).unwrap()
+}
+
+fn rows(value: &Value) -> &[Value] {
+    value.as_array().unwrap()
+}
+
+fn counted(rows: &[Value]) -> u64 {
+    rows.iter().map(|row| row["count"].as_u64().unwrap()).sum()
+}
+
+fn scored_into(folder: &Path, name: &str) -> PathBuf {
+    let run = folder.join(name);
+    let out = run.display().to_string();
+    ended(0, &["score", SUPPORT, "--no-report", "--out", &out]);
+    run
+}
+
+#[test]
+fn two_runs_are_listed_and_looked_at_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = scored_into(folder.path(), "first");
+    scored_into(folder.path(), "second");
+    let all = folder.path().display().to_string();
+    let one = first.display().to_string();
+
+    let listed = json(&["runs", "list", &all]);
+    let names: Vec<&str> = rows(&listed)
+        .iter()
+        .map(|run| run["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["first", "second"]);
+    assert_eq!(listed[0]["command"], "score");
+    assert_eq!(listed[0]["status"], "COMPLETED");
+    assert_eq!(listed[0]["traces"], summary(&first)["traces"]);
+    // A run named twice is one run.
+    assert_eq!(rows(&json(&["runs", "list", &one, &one])).len(), 1);
+    let table = ended(0, &["runs", "list", &all]).stdout;
+    assert!(
+        table.contains("second") && table.contains("COMPLETED"),
+        "{table}"
+    );
+
+    let told = summary(&first);
+    let coherence = rows(&told["metrics"])
+        .iter()
+        .find(|metric| metric["name"] == "coherence")
+        .unwrap();
+    let count = coherence["count"].as_u64().unwrap();
+    let summed = json(&["runs", "summary", &all, "--metric", "coherence"]);
+    assert_eq!(rows(&summed).len(), 1);
+    let row = &summed[0];
+    assert_eq!(row["target"], "TRACE");
+    assert_eq!(row["success_count"].as_u64(), Some(2 * count));
+    for (ours, theirs) in [
+        ("avg_score", "mean"),
+        ("min_score", "min"),
+        ("max_score", "max"),
+    ] {
+        let difference = row[ours].as_f64().unwrap() - coherence[theirs].as_f64().unwrap();
+        assert!(difference.abs() <= 0.00005 + 1e-9, "{ours}: {row}");
+    }
+    // Without a metric: every metric of traces and of sessions.
+    let every = json(&["runs", "summary", &all]);
+    assert_eq!(rows(&every).len(), rows(&told["metrics"]).len());
+
+    let spread = ["runs", "distribution", &all, "--metric", "coherence"];
+    let buckets = json(&spread);
+    assert_eq!(counted(rows(&buckets)), 2 * count);
+    let closed = json(&[&spread[..], &["--buckets", "1", "--closed"]].concat());
+    assert_eq!(
+        (rows(&closed).len(), counted(rows(&closed))),
+        (1, 2 * count)
+    );
+
+    let over_time = ["runs", "trend", &all, "--metric", "agent_reliability"];
+    let sessions = told["sessions"].as_u64().unwrap();
+    for interval in ["hour", "day", "week"] {
+        let trend = json(&[&over_time[..], &["--interval", interval]].concat());
+        assert_eq!(counted(rows(&trend)), 2 * sessions, "{interval}");
+    }
+    let future = json(&[&over_time[..], &["--from", "2999-01-01"]].concat());
+    assert!(rows(&future).is_empty());
+    let past = json(&[&over_time[..], &["--to", "2999-01-01"]].concat());
+    assert_eq!(counted(rows(&past)), 2 * sessions);
+}
+
+#[test]
+fn sessions_are_compared_and_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = scored_into(folder.path(), "first");
+    scored_into(folder.path(), "second");
+    let all = folder.path().display().to_string();
+    let compare = [
+        "runs",
+        "comparison",
+        &all,
+        "--metric",
+        "agent_reliability",
+        "--limit",
+        "3",
+    ];
+    let worst = json(&compare);
+    let told = summary(&first);
+    assert_eq!(worst["total"], told["sessions"]);
+    assert_eq!(rows(&worst["rows"]).len(), 3);
+    assert_eq!(
+        worst["rows"][0]["score"].as_f64(),
+        told["worst_sessions"][0]["agent_reliability"].as_f64()
+    );
+    let next = json(&[&compare[..], &["--offset", "1"]].concat());
+    assert_eq!(next["rows"][0], worst["rows"][1]);
+    let best = json(&[&compare[..], &["--order", "descending"]].concat());
+    assert!(
+        best["rows"][0]["score"].as_f64() > worst["rows"][0]["score"].as_f64(),
+        "{best}"
+    );
+
+    let session = worst["rows"][0]["target_id"].as_str().unwrap();
+    let follow = ["runs", "history", &all, "--session", session];
+    let history = json(&follow);
+    // Two session metrics in two runs.
+    assert_eq!(rows(&history).len(), 4);
+    let runs: Vec<&str> = rows(&history)
+        .iter()
+        .map(|row| row["run"].as_str().unwrap())
+        .collect();
+    assert!(
+        runs.contains(&"first") && runs.contains(&"second"),
+        "{runs:?}"
+    );
+    let short = json(&[&follow[..], &["--limit", "1"]].concat());
+    assert_eq!(rows(&short), &rows(&history)[..1]);
+    let one = json(&[&follow[..], &["--metric", "agent_reliability"]].concat());
+    assert_eq!(rows(&one).len(), 2);
+}
+
+#[test]
+fn broken_runs_and_wrong_flags_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = scored_into(folder.path(), "good");
+    let all = folder.path().display().to_string();
+    let broken = folder.path().join("broken");
+    std::fs::create_dir_all(broken.join("scores")).unwrap();
+
+    let listed = ended(3, &["runs", "list", &all]);
+    assert!(listed.stdout.contains("good"), "{listed:?}");
+    assert!(listed.stderr.contains("broken"), "{listed:?}");
+    let refused = ended(2, &["runs", "summary", &all]);
+    assert!(refused.stderr.contains("broken"), "{refused:?}");
+
+    for file in ["manifest.json", "summary.json"] {
+        std::fs::copy(good.join(file), broken.join(file)).unwrap();
+    }
+    std::fs::write(broken.join("scores/part-00000.parquet"), "PAR1").unwrap();
+    let refused = ended(2, &["runs", "summary", &all]);
+    assert!(
+        refused.stderr.contains("broken") && refused.stderr.contains("part-00000.parquet"),
+        "{refused:?}"
+    );
+
+    let good = good.display().to_string();
+    let nowhere = folder.path().join("none").display().to_string();
+    for (args, expected) in [
+        (vec!["list", &nowhere], "no run directory"),
+        (vec!["trend", &good, "--metric", "coherense"], "`coherence`"),
+        (vec!["summary", &good, "--target", "span"], "session"),
+        (
+            vec![
+                "distribution",
+                &good,
+                "--metric",
+                "coherence",
+                "--buckets",
+                "0",
+            ],
+            "1 to 100",
+        ),
+        (vec!["summary", &good, "--from", "soon"], "ISO 8601"),
+    ] {
+        let refused = ended(2, &[&["runs"][..], &args[..]].concat());
+        assert!(refused.stderr.contains(expected), "{args:?}: {refused:?}");
+    }
+}
+
+/// A folder with monitors, traces that grow, and runs.
+struct Place {
+    folder: tempfile::TempDir,
+    monitors: String,
+    traces: String,
+    out: String,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name).display().to_string();
+        let place = Self {
+            monitors: at("monitors"),
+            traces: at("traces"),
+            out: at("runs"),
+            folder,
+        };
+        std::fs::create_dir(&place.traces).unwrap();
+        place.grow("2026-11-19");
+        place
+    }
+
+    /// Puts the sample traces of a day into the folder.
+    fn grow(&self, day: &str) {
+        let from = root()
+            .join(SUPPORT)
+            .join(format!("date={day}/part-0.parquet"));
+        std::fs::copy(from, Path::new(&self.traces).join(format!("{day}.parquet"))).unwrap();
+    }
+
+    #[track_caller]
+    fn monitor(&self, code: i32, args: &[&str]) -> Ran {
+        let folder = ["monitor", "--monitors", &self.monitors];
+        ended(code, &[&folder[..], args].concat())
+    }
+
+    #[track_caller]
+    fn add(&self, code: i32, name: &str, more: &[&str]) -> Ran {
+        let args = [
+            "add",
+            name,
+            &self.traces,
+            "--cadence",
+            "daily",
+            "--out",
+            &self.out,
+            "--now",
+            "2026-12-01T03:00:00Z",
+        ];
+        self.monitor(code, &[&args[..], more].concat())
+    }
+
+    /// Outcomes of a tick, in its order.
+    #[track_caller]
+    fn tick(&self, code: i32, now: &str) -> Vec<String> {
+        let ran = self.monitor(code, &["tick", "--now", now, "--json"]);
+        let ticked: Value = serde_json::from_str(&ran.stdout).unwrap();
+        rows(&ticked["monitors"])
+            .iter()
+            .map(|monitor| monitor["outcome"].as_str().unwrap().to_owned())
+            .collect()
+    }
+
+    fn runs(&self) -> Vec<String> {
+        match Path::new(&self.out).exists() {
+            true => entries(Path::new(&self.out)),
+            false => Vec::new(),
+        }
+    }
+}
+
+const COHERENCE: [&str; 4] = ["--target", "trace", "--metrics", "coherence"];
+
+#[test]
+fn a_monitor_runs_when_it_is_due_and_something_is_new() {
+    let place = Place::new();
+    place.add(0, "Nightly", &COHERENCE);
+    let listed = place.monitor(0, &["list", "--json"]);
+    let listed: Value = serde_json::from_str(&listed.stdout).unwrap();
+    assert_eq!(listed[0]["name"], "Nightly");
+    assert_eq!(listed[0]["next_run_at"], "2026-12-02T03:00:00Z");
+
+    assert_eq!(place.tick(0, "2026-12-02T02:59:59Z"), ["not_due"]);
+    assert!(place.runs().is_empty());
+    assert_eq!(place.tick(0, "2026-12-02T03:00:00Z"), ["ran"]);
+    let runs = place.runs();
+    assert_eq!(runs.len(), 1, "{runs:?}");
+    let id = listed[0]["id"].as_str().unwrap();
+    assert_eq!(runs[0], format!("{id}_2026-12-02T03-00-00Z"));
+    let told = json(&["runs", "list", &place.out]);
+    assert_eq!(told[0]["status"], "COMPLETED");
+
+    let shown = place.monitor(0, &["show", "Nightly", "--json"]);
+    let shown: Value = serde_json::from_str(&shown.stdout).unwrap();
+    assert_eq!(shown["last_run_id"], runs[0].as_str());
+    assert!(shown["seen"][0]["rows"].as_u64() > Some(0), "{shown}");
+
+    // Nothing new; then a file more.
+    assert_eq!(place.tick(0, "2026-12-03T03:00:00Z"), ["skipped_unchanged"]);
+    assert_eq!(place.runs().len(), 1);
+    place.grow("2026-11-20");
+    assert_eq!(place.tick(0, "2026-12-04T03:00:00Z"), ["ran"]);
+    let runs = place.runs();
+    assert_eq!(runs.len(), 2);
+    let traces = |run: &str| summary(&Path::new(&place.out).join(run))["traces"].as_u64();
+    assert!(traces(&runs[0]) < traces(&runs[1]), "{runs:?}");
+    // By hand it runs at once, new or not, also if it is paused.
+    place.monitor(0, &["pause", "Nightly"]);
+    assert_eq!(place.tick(0, "2027-01-01"), ["not_due"]);
+    place.monitor(0, &["trigger", "Nightly", "--now", "2027-01-02"]);
+    assert_eq!(place.runs().len(), 3);
+    place.monitor(0, &["resume", "Nightly", "--now", "2027-01-02"]);
+    let changed = place.monitor(
+        0,
+        &[
+            "set",
+            "Nightly",
+            "--cadence",
+            "weekly",
+            "--set",
+            "threads=1",
+            "--now",
+            "2027-01-03",
+        ],
+    );
+    assert!(
+        changed.stdout.contains("2027-01-10T00:00:00Z") && changed.stdout.contains("threads=1"),
+        "{changed:?}"
+    );
+    place.monitor(0, &["remove", "Nightly"]);
+    assert!(place.tick(0, "2028-01-01").is_empty());
+    assert_eq!(place.runs().len(), 3, "runs of a removed monitor stay");
+}
+
+#[test]
+fn a_failing_or_damaged_monitor_stops_no_other() {
+    let place = Place::new();
+    place.add(0, "good", &COHERENCE);
+    // Due at the same time, and first by id.
+    place.add(
+        0,
+        "bad",
+        &[&COHERENCE[..], &["--set", "model=/nonexistent"]].concat(),
+    );
+    assert_eq!(place.tick(3, "2026-12-02T03:00:00Z"), ["failed", "ran"]);
+    assert_eq!(place.runs().len(), 1);
+    // The next time of a failed one has moved on, too.
+    assert_eq!(
+        place.tick(0, "2026-12-02T04:00:00Z"),
+        ["not_due", "not_due"]
+    );
+    place.monitor(0, &["remove", "bad"]);
+
+    std::fs::write(Path::new(&place.monitors).join("damaged.json"), "{").unwrap();
+    let listed = place.monitor(3, &["list"]);
+    assert!(listed.stdout.contains("good"), "{listed:?}");
+    assert!(listed.stderr.contains("damaged.json"), "{listed:?}");
+    place.grow("2026-11-20");
+    assert_eq!(place.tick(3, "2026-12-03T03:00:00Z"), ["ran"]);
+    place.monitor(0, &["remove", "damaged"]);
+    place.monitor(0, &["list"]);
+}
+
+#[test]
+fn a_changed_file_without_a_matching_trace_is_nothing_new() {
+    let place = Place::new();
+    let ledger = place.folder.path().join("ledger.db");
+    let ledger = format!("ledger={}", ledger.display());
+    let nowhere = [
+        "--target",
+        "trace",
+        "--metrics",
+        "task_completion",
+        "--judge",
+        "openai/gpt-4o-mini",
+        "--filters",
+        r#"{"user_id":"nobody"}"#,
+        "--set",
+        "replay=true",
+        "--set",
+        &ledger,
+    ];
+    place.add(0, "judged", &nowhere);
+    assert_eq!(place.tick(0, "2026-12-02T03:00:00Z"), ["ran"]);
+    place.grow("2026-11-20");
+    assert_eq!(place.tick(0, "2026-12-03T03:00:00Z"), ["skipped_unchanged"]);
+    // Other filters, and the same file is new.
+    let wide = [
+        "set",
+        "judged",
+        "--filters",
+        r#"{"date_from":"2026-11-20"}"#,
+        "--sample",
+        "0",
+    ];
+    place.monitor(0, &wide);
+    assert_eq!(place.tick(0, "2026-12-04T03:00:00Z"), ["ran"]);
+}
+
+#[test]
+fn monitors_that_can_t_work_are_refused() {
+    let place = Place::new();
+    let session = ["--target", "session", "--metrics", "agent_reliability"];
+    for (given, more, expected) in [
+        (&COHERENCE, vec!["--set", "windw=3"], "`window`"),
+        (&COHERENCE, vec!["--set", "metrics=coherence"], "--metrics"),
+        (&COHERENCE, vec!["--set", "threshold=coherence=2"], "0 to 1"),
+        (&COHERENCE, vec!["--sample", "0.5"], "judge"),
+        (&COHERENCE, vec!["--filters", "[]"], "JSON object"),
+        (&COHERENCE, vec!["--filters", r#"{"usr":"x"}"#], "`usr`"),
+        (
+            &COHERENCE,
+            vec!["--weights", "coherence=1"],
+            "signal weights",
+        ),
+        (
+            &session,
+            vec!["--filters", r#"{"user_id":"x"}"#],
+            "every session",
+        ),
+        (
+            &session,
+            vec!["--metrics", "coherence"],
+            "agent_reliability",
+        ),
+    ] {
+        let refused = place.add(2, "wrong", &[&given[..], &more[..]].concat());
+        assert!(refused.stderr.contains(expected), "{more:?}: {refused:?}");
+    }
+    place.add(
+        0,
+        "weighted",
+        &[&session[..], &["--weights", "coherence=2"]].concat(),
+    );
+    let shown = place.monitor(0, &["show", "weighted"]).stdout;
+    assert!(shown.contains(r#""coherence":2.0"#), "{shown}");
+    let missing = place.monitor(2, &["show", "wieghted"]);
+    assert!(missing.stderr.contains("`weighted`"), "{missing:?}");
+}
