@@ -29,7 +29,7 @@ mod trace_judge;
 
 pub use attempts::{Attempts, JudgeFailed, Outcome, Policy};
 pub use breaker::BreakerRules;
-pub use budget::{Budget, Caps, Spent};
+pub use budget::{Budget, CapReached, Caps, SetAside, Spent};
 pub use call::{
     Call, CallError, CallErrorKind, CallHash, Judge, PromptLabel, Reply, ReplyFormat, Usage,
     usual_tokens,
@@ -43,7 +43,7 @@ pub use model_name::{ProviderNotConfigured, check_credentials, resolve};
 pub use price::{Price, PriceError, PriceTable};
 pub use prompt::PromptError;
 pub use provider::{HttpJudge, ProviderError, ProviderSettings, endpoint_of};
-pub use rate::{RateGate, RateLimits};
+pub use rate::{RateGate, RateLimits, TooLargeForLimit};
 pub use reply_shape::{ReplyFault, ReplyShape, StageReply};
 pub use secret::{SecretError, Secrets, key_of_file, with_variables};
 pub use service::{CallCounts, JudgeService, Retries, ServiceParts, Unanswered};
