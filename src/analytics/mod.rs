@@ -32,6 +32,16 @@ pub enum Target {
     Session,
 }
 
+impl Target {
+    /// `trace` or `session`, as tables and flags have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Trace => "trace",
+            Self::Session => "session",
+        }
+    }
+}
+
 /// How a score came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]

@@ -14,7 +14,7 @@ use crate::judge::{
 };
 use crate::metric::{CONVERSATION, Method, find};
 use crate::run::{ConversationRequest, JudgeRequest, Rules};
-use crate::selection::{DEFAULT_SEED, SamplingRate, TraceFilters};
+use crate::selection::{DEFAULT_SEED, SamplingRate, TraceFilters, TraceStatus};
 
 /// Most of anything that is counted.
 const MANY: usize = 1 << 48;
@@ -303,7 +303,7 @@ fn filters(settings: &Settings) -> Result<TraceFilters, SettingsError> {
             "user" => filters.user_id = Some(value),
             "release" => filters.release = Some(value),
             "session" => filters.session_id = Some(value),
-            "status" => filters.status = Some(crate::run::trace_status(&value)),
+            "status" => filters.status = Some(TraceStatus::named(&value)),
             "from" => filters.date_from = moment()?,
             "to" => filters.date_to = moment()?,
             _ => {

@@ -7,16 +7,13 @@ use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Utc};
 use clap::{CommandFactory, Parser};
-use serde_json::{Map, Value};
 
-use super::{AnyError, Outcome, judge_request, request};
+use super::{AnyError, Outcome, request};
 use crate::config::{Settings, SettingsError};
 use crate::metric::{Level, Method, SIGNALS, find};
 use crate::monitor::{FileMark, Monitor, MonitorFilters, Order, RunMonitor};
-use crate::run::{CacheChoice, Progress, ScoreRequest, score, trace_status};
-use crate::selection::{
-    SamplingRate, SessionFilters, TraceFacts, TraceFilters, TraceStatus, parse_instant,
-};
+use crate::run::{CacheChoice, Progress, ScoreRequest, score};
+use crate::selection::{SamplingRate, SessionFilters, TraceFilters};
 use crate::trace::{DocumentSource, Members, SourceFormat, discover, nearest};
 
 /// Flags of `score`, as the settings of a monitor keep them.
@@ -188,9 +185,8 @@ impl<'a> Runner<'a> {
     fn request(&self, monitor: &Monitor, out: PathBuf) -> Result<ScoreRequest, AnyError> {
         check(monitor)?;
         let settings = settings_of(monitor)?.complete(self.config)?;
-        let rules = request::rules(&settings)?;
-        let mut judge = judge_request::judge(&settings, &rules)?;
-        if let Some(judge) = &mut judge {
+        let mut request = request::score(&settings, monitor.paths.clone(), out)?;
+        if let Some(judge) = &mut request.judge {
             // What a settings file selects is meant for other runs.
             judge.sample = monitor.sampling_rate;
             judge.filters = match &monitor.filters {
@@ -198,19 +194,7 @@ impl<'a> Runner<'a> {
                 MonitorFilters::Session(_) => TraceFilters::default(),
             };
         }
-        Ok(ScoreRequest {
-            paths: monitor.paths.clone(),
-            out,
-            overwrite: false,
-            format: request::format(&settings)?,
-            map: request::column_map(&settings)?,
-            on_bad_file: request::on_bad_file(&settings)?,
-            signals: settings.signals.clone(),
-            judge,
-            rules,
-            engine: request::engine(&settings, CacheChoice::User)?,
-            report: true,
-        })
+        Ok(request)
     }
 
     fn list(&self, monitor: &Monitor) -> Result<Vec<FileMark>, AnyError> {
@@ -299,36 +283,13 @@ fn any_matches(
     files.retain(|file| changed.contains(&file.path));
     let mut found = false;
     DocumentSource::new(files, request.map.clone()).read(Members::Facts, None, |document| {
-        found = matches(filters, &document.trace_id, &document.members);
+        found = filters.matches_document(&document.trace_id, &document.members);
         match found {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
     })?;
     Ok(found)
-}
-
-fn matches(filters: &TraceFilters, trace_id: &str, members: &Map<String, Value>) -> bool {
-    let text = |name: &str| members.get(name).and_then(Value::as_str);
-    let Some(started_at) = text("started_at").and_then(|text| parse_instant(text).ok()) else {
-        return false;
-    };
-    let tags: Vec<&str> = match members.get("tags") {
-        Some(Value::Array(tags)) => tags.iter().filter_map(Value::as_str).collect(),
-        Some(Value::String(tag)) => vec![tag],
-        _ => Vec::new(),
-    };
-    filters.matches(&TraceFacts {
-        trace_id,
-        started_at,
-        status: text("status").map_or_else(TraceStatus::default, trace_status),
-        name: text("name"),
-        session_id: text("session_id"),
-        user_id: text("user_id"),
-        tags: &tags,
-        environment: text("environment"),
-        release: text("release"),
-    })
 }
 
 #[cfg(test)]

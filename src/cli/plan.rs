@@ -1,12 +1,12 @@
 //! `nightmill plan`: what judges would be asked, before anything is sent.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{AnyError, Outcome, judge_request, outcome, request};
+use super::{AnyError, Outcome, outcome, request};
 use crate::config::Settings;
-use crate::run::{CacheChoice, PlanRequest, PlanSummary, plan};
+use crate::run::{PlanSummary, plan};
 
 /// Flags of `plan`.
 #[derive(Args, Debug)]
@@ -20,22 +20,12 @@ pub(super) struct PlanArgs {
 
 pub(super) fn run(args: PlanArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
     let settings = args.settings.complete(config)?;
-    request::local_paths(&args.paths)?;
-    let rules = request::rules(&settings)?;
-    let Some(judge) = judge_request::judge(&settings, &rules)? else {
+    // A plan makes no run directory.
+    let request = request::score(&settings, args.paths, PathBuf::new())?;
+    let Some(judge) = &request.judge else {
         return Err("no metric of this plan asks a judge, so that nothing would be sent; name one with --metrics".into());
     };
-    let request = PlanRequest {
-        paths: args.paths,
-        format: request::format(&settings)?,
-        map: request::column_map(&settings)?,
-        on_bad_file: request::on_bad_file(&settings)?,
-        signals: settings.signals.clone(),
-        rules,
-        engine: request::engine(&settings, CacheChoice::User)?,
-        judge,
-    };
-    let planned = plan(&request)?;
+    let planned = plan(&request, judge)?;
     let text = match settings.json {
         true => format!("{}\n", serde_json::to_string_pretty(&planned)?),
         false => table(&planned),
@@ -46,9 +36,9 @@ pub(super) fn run(args: PlanArgs, config: Option<&Path>) -> Result<Outcome, AnyE
 
 fn table(plan: &PlanSummary) -> String {
     let mut text = format!(
-        "{} of {} traces would be judged; nothing was sent\n\n\
+        "{} traces would be judged, of {} rows; nothing was sent\n\n\
          metric                model                         calls  of them known   prompt tokens  reply tokens     dollars\n",
-        plan.chosen_traces, plan.traces
+        plan.chosen_traces, plan.rows
     );
     for metric in plan.metrics.iter().chain([&plan.total]) {
         let cost = metric
@@ -67,7 +57,7 @@ fn table(plan: &PlanSummary) -> String {
     }
     text.push_str(&format!(
         "\nFirst stages are counted exactly, later ones at their most: they need the replies of the first. Tokens are estimated \
-         (a token for four bytes; {} for a reply). Prices as of {}.\n",
+         (a token for four bytes; {} for a reply, four times as many for one about a conversation). Prices as of {}.\n",
         plan.usual_reply_tokens, plan.prices_as_of
     ));
     text

@@ -1,11 +1,12 @@
 //! From settings to validated requests.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use super::judge_file::JudgeFile;
 use crate::config::{Settings, SettingsError, bytes, number_pairs, split_pairs};
 use crate::metric::{ALL, CONVERSATION, SignalWeights};
-use crate::run::{CacheChoice, EngineRequest, Gate, Rules};
+use crate::run::{CacheChoice, EngineRequest, Gate, Rules, ScoreRequest};
 use crate::text::TextMode;
 use crate::trace::{ColumnMap, OnBadFile, SourceFormat};
 
@@ -199,6 +200,29 @@ pub(super) fn column_map(settings: &Settings) -> Result<ColumnMap, SettingsError
         )),
         None => Ok(map),
     }
+}
+
+/// A scoring run of these files into `out`. Nothing is replaced, and a report is written.
+pub(super) fn score(
+    settings: &Settings,
+    paths: Vec<String>,
+    out: PathBuf,
+) -> Result<ScoreRequest, SettingsError> {
+    local_paths(&paths)?;
+    let rules = rules(settings)?;
+    Ok(ScoreRequest {
+        paths,
+        out,
+        overwrite: false,
+        format: format(settings)?,
+        map: column_map(settings)?,
+        on_bad_file: on_bad_file(settings)?,
+        signals: settings.signals.clone(),
+        judge: super::judge_request::judge(settings, &rules)?,
+        rules,
+        engine: engine(settings, CacheChoice::User)?,
+        report: true,
+    })
 }
 
 /// Which files to read.

@@ -138,10 +138,7 @@ fn summary(args: &SummaryArgs) -> Result<(), AnyError> {
         let rows = lines.iter().map(|SummaryLine { target, row }| {
             [
                 row.metric.clone(),
-                match target {
-                    Target::Trace => "trace".to_owned(),
-                    Target::Session => "session".to_owned(),
-                },
+                target.name().to_owned(),
                 row.success_count.to_string(),
                 row.failed_count.to_string(),
                 listing::score(row.avg_score),

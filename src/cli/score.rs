@@ -6,9 +6,9 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::progress::ProgressBar;
-use super::{AnyError, Outcome, judge_request, outcome, request};
+use super::{AnyError, Outcome, outcome, request};
 use crate::config::Settings;
-use crate::run::{CacheChoice, Progress, ScoreRequest, score};
+use crate::run::{Progress, ScoreRequest, score};
 
 /// Flags of `score`.
 #[derive(Args, Debug)]
@@ -28,20 +28,10 @@ pub(super) struct ScoreArgs {
 
 pub(super) fn run(args: ScoreArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
     let settings = args.settings.complete(config)?;
-    request::local_paths(&args.paths)?;
-    let rules = request::rules(&settings)?;
     let request = ScoreRequest {
-        paths: args.paths,
-        out: args.out,
         overwrite: settings.overwrite,
-        format: request::format(&settings)?,
-        map: request::column_map(&settings)?,
-        on_bad_file: request::on_bad_file(&settings)?,
-        signals: settings.signals.clone(),
-        judge: judge_request::judge(&settings, &rules)?,
-        rules,
-        engine: request::engine(&settings, CacheChoice::User)?,
         report: !args.no_report,
+        ..request::score(&settings, args.paths, args.out)?
     };
     let progress = Arc::new(Progress::default());
     let bar = ProgressBar::start(Arc::clone(&progress));

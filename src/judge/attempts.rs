@@ -26,6 +26,16 @@ pub enum Policy {
     Production,
 }
 
+impl Policy {
+    /// `compat` or `production`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Compat => "compat",
+            Self::Production => "production",
+        }
+    }
+}
+
 /// The form of a call to make.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallForm {

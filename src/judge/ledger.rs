@@ -61,21 +61,6 @@ CREATE TABLE IF NOT EXISTS refused_formats (
     hash TEXT PRIMARY KEY,
     message TEXT NOT NULL
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS batches (
-    id TEXT PRIMARY KEY,
-    endpoint TEXT NOT NULL,
-    state TEXT NOT NULL,
-    submitted_at TEXT NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS batch_calls (
-    hash TEXT PRIMARY KEY,
-    batch TEXT NOT NULL,
-    metric TEXT NOT NULL,
-    stage TEXT NOT NULL,
-    model TEXT NOT NULL,
-    prompt TEXT NOT NULL,
-    prompt_version INTEGER NOT NULL
-) WITHOUT ROWID;
 ";
 
 /// What is said of a call beside the call itself.
@@ -105,7 +90,7 @@ pub struct Attempt<'a> {
 /// What the attempt took that brought an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Taken {
-    /// Milliseconds from the request to the answer; none for answers of batches.
+    /// Milliseconds from the request to the answer; none where it is not known.
     pub latency_ms: Option<i64>,
     /// Dollars, where the model had a price and the tokens were known.
     pub cost: Option<f64>,
@@ -325,9 +310,6 @@ impl Ledger {
                         latency,
                         now,
                     ])?;
-                transaction
-                    .prepare_cached("DELETE FROM batch_calls WHERE hash = ?1")?
-                    .execute([hash.as_str()])?;
             }
             transaction.commit()
         };
@@ -345,20 +327,6 @@ impl Ledger {
                 .prepare_cached("SELECT message FROM refused_formats WHERE hash = ?1")?
                 .query_row([hash.as_str()], |row| row.get(0))
                 .optional()
-        };
-        query().map_err(|e| self.failed(&e))
-    }
-
-    /// Whether a call was submitted in a batch whose answer is not here yet.
-    ///
-    /// # Errors
-    /// [`LedgerError`].
-    pub fn waits_in_batch(&self, hash: &CallHash) -> Result<bool, LedgerError> {
-        let connection = self.connection();
-        let query = || {
-            connection
-                .prepare_cached("SELECT 1 FROM batch_calls WHERE hash = ?1")?
-                .exists([hash.as_str()])
         };
         query().map_err(|e| self.failed(&e))
     }

@@ -74,9 +74,6 @@ pub enum Unanswered {
     /// The call is not in the ledger and nothing may be sent.
     #[error("not judged: the ledger has no answer")]
     NotInLedger,
-    /// The call waits in a batch.
-    #[error("not judged yet: waiting for a batch")]
-    InBatch,
     /// The call failed for good.
     #[error("{code}: {message}")]
     Failed {
@@ -93,16 +90,16 @@ pub enum Unanswered {
 impl Unanswered {
     /// Whether the call was never given a chance, so that a later run can still make it.
     pub fn pending(&self) -> bool {
-        matches!(self, Self::Capped(_) | Self::NotInLedger | Self::InBatch)
+        matches!(self, Self::Capped(_) | Self::NotInLedger)
     }
 }
 
 /// How many calls came from where.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct CallCounts {
-    /// Distinct calls asked for.
+    /// Calls asked for; equal ones that are under way at once count once.
     pub asked: u64,
-    /// Answered by the ledger.
+    /// Answered by the ledger: in earlier runs, or earlier in this one.
     pub from_ledger: u64,
     /// Sent to an endpoint, counting every attempt.
     pub sent: u64,
@@ -215,9 +212,6 @@ impl JudgeService {
                 message,
             });
         }
-        if self.parts.ledger.waits_in_batch(hash).map_err(in_ledger)? {
-            return Err(Unanswered::InBatch);
-        }
         let Some(judge) = &self.parts.judge else {
             return Err(Unanswered::NotInLedger);
         };
@@ -329,15 +323,6 @@ impl JudgeService {
         let digest = blake3::hash(format!("{hash} {attempt}").as_bytes());
         let share = f64::from(digest.as_bytes()[0]) / 255.0;
         whole.mul_f64(0.5 + share / 2.0)
-    }
-
-    /// Whether the ledger has the answer to a call.
-    ///
-    /// # Errors
-    /// [`LedgerError`].
-    pub fn knows(&self, call: &Call) -> Result<bool, LedgerError> {
-        let hash = call.hash(&(self.parts.endpoint)(&call.model));
-        Ok(self.parts.ledger.answer(&hash)?.is_some())
     }
 
     /// The hash of a call where this service asks it.

@@ -108,7 +108,6 @@ impl Unjudged {
         let code = match unanswered {
             Unanswered::Capped(_) => "cap_reached",
             Unanswered::NotInLedger => "not_in_ledger",
-            Unanswered::InBatch => "waiting_for_batch",
             Unanswered::Ledger(_) => "ledger",
             Unanswered::Failed { code, .. } => code,
         };

@@ -137,8 +137,7 @@ pub fn aggregate(request: &AggregateRequest) -> Result<(Summary, PathBuf), RunEr
         "aggregate",
         &source,
         rules,
-        manifest::model(None, None),
-        None,
+        manifest::Origins::default(),
         &summary,
     )?;
     drop(runtime);

@@ -12,8 +12,8 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use serde_json::{Value, json};
 
 use super::conversations::{ConversationRequest, JudgedConversation};
+use super::score_rows::{ScoreRow, ScoreRows, scores_schema};
 use super::table_writer::{TableWriter, part_path};
-use super::trace_rows::{ScoreRow, ScoreRows, scores_schema};
 use super::{Rules, RunDirectory, RunError};
 use crate::judge::conversation::{MetricScore, OutcomeResult, RunSummary, TokenUsage, Verdict};
 use crate::metric::CONVERSATION;

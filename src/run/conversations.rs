@@ -324,7 +324,7 @@ async fn ask(
                     unanswered.to_string(),
                 ));
             }
-            Unanswered::Capped(_) | Unanswered::NotInLedger | Unanswered::InBatch => {
+            Unanswered::Capped(_) | Unanswered::NotInLedger => {
                 return Ok(Asked::Pending(unanswered.to_string()));
             }
         }

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::directory::MANIFEST;
-use crate::analytics::{DataType as ValueType, ScoreFilter, ScoreRecord, ScoreStatus, Target};
+use crate::analytics::{DataType as ValueType, ScoreFilter, ScoreRecord, ScoreStatus};
 use crate::selection::instant;
 
 const SUMMARY: &str = "summary.json";
@@ -95,9 +95,9 @@ pub struct StoredRun {
     pub sessions: u64,
     /// Scores that judges gave, all metrics together.
     pub judged: u64,
-    /// Traces with a metric that failed.
+    /// Traces with a metric that failed, and conversations that did.
     pub failed: u64,
-    /// Traces with a metric that was not tried.
+    /// Traces with a metric that was not tried, and conversations that were not.
     pub pending: u64,
     /// The run directory.
     pub path: PathBuf,
@@ -126,12 +126,16 @@ struct StoredSummary {
 
 #[derive(Deserialize)]
 struct StoredJudge {
-    metrics: Vec<StoredJudgedMetric>,
+    metrics: Vec<StoredEnds>,
+    conversations: Option<StoredEnds>,
 }
 
+/// How the traces of a metric, or the conversations, ended.
 #[derive(Deserialize)]
-struct StoredJudgedMetric {
+struct StoredEnds {
     judged: u64,
+    failed: u64,
+    pending: u64,
 }
 
 /// The run directories that paths name: each is one, or a folder of them. In the order given, those of a
@@ -183,10 +187,12 @@ pub fn read_run(path: &Path) -> Result<StoredRun, HistoryError> {
     }
     let manifest: Manifest = read_json(path, MANIFEST)?;
     let summary: StoredSummary = read_json(path, SUMMARY)?;
-    let unscored = summary.quarantined
-        + summary.failed_signals
-        + summary.pending_signals
-        + summary.unreadable_files;
+    let judge = summary.judge.as_ref();
+    let conversations = judge.and_then(|judge| judge.conversations.as_ref());
+    let failed = summary.failed_signals + conversations.map_or(0, |c| c.failed);
+    let pending = summary.pending_signals + conversations.map_or(0, |c| c.pending);
+    let unscored = summary.quarantined + failed + pending + summary.unreadable_files;
+    let judged = judge.into_iter().flat_map(|judge| &judge.metrics);
     let name = path
         .file_name()
         .map(|name| name.to_string_lossy().into_owned());
@@ -200,11 +206,9 @@ pub fn read_run(path: &Path) -> Result<StoredRun, HistoryError> {
         },
         traces: summary.traces,
         sessions: summary.sessions,
-        judged: summary
-            .judge
-            .map_or(0, |judge| judge.metrics.iter().map(|m| m.judged).sum()),
-        failed: summary.failed_signals,
-        pending: summary.pending_signals,
+        judged: judged.chain(conversations).map(|ends| ends.judged).sum(),
+        failed,
+        pending,
         path: path.to_owned(),
     })
 }
@@ -274,7 +278,7 @@ pub fn stored_metrics(
             let (targets, names) = (text(batch, "target_type")?, text(batch, "metric")?);
             for row in 0..batch.num_rows() {
                 if let Some(name) = cell(&names, row)
-                    && cell(&targets, row) == Some(word(filter.target))
+                    && cell(&targets, row) == Some(filter.target.name())
                     && !metrics.contains(name)
                 {
                     metrics.insert(name.to_owned());
@@ -295,14 +299,6 @@ fn in_time<'r>(
     runs.iter().filter(move |run| {
         from.is_none_or(|from| run.created_at >= from) && to.is_none_or(|to| run.created_at < to)
     })
-}
-
-/// Target types as tables spell them.
-fn word(target: Target) -> &'static str {
-    match target {
-        Target::Trace => "trace",
-        Target::Session => "session",
-    }
 }
 
 fn for_each_batch(
@@ -390,7 +386,7 @@ fn push_records(
     };
     for row in 0..batch.num_rows() {
         let metric = cell(&metrics, row).unwrap_or_default();
-        if cell(&targets, row) != Some(word(query.filter.target))
+        if cell(&targets, row) != Some(query.filter.target.name())
             || query.metric.is_some_and(|wanted| wanted != metric)
             || !passes(query.target_id, &ids, row)
             || !passes(query.project_id, &projects, row)
@@ -433,7 +429,7 @@ mod tests {
             r#"{"nightmill":"0.1.0","command":"score","created_at":"2026-01-31T03:00:00Z"}"#;
         fs::write(run.join(MANIFEST), manifest).unwrap();
         let summary = r#"{"traces":7,"sessions":2,"quarantined":0,"unreadable_files":0,"failed_signals":0,
-            "judge":{"metrics":[{"judged":3},{"judged":4}]}}"#;
+            "judge":{"metrics":[{"judged":3,"failed":0,"pending":0},{"judged":4,"failed":0,"pending":0}]}}"#;
         fs::write(run.join(SUMMARY), summary).unwrap();
         run
     }
@@ -470,7 +466,20 @@ mod tests {
         let run = read_run(&path).unwrap();
         assert_eq!((run.status, run.pending), (RunStatus::Incomplete, 1));
 
-        let filter = ScoreFilter::all(Target::Trace);
+        // Conversations count like traces.
+        let failed = text.replacen(
+            r#""metrics":"#,
+            r#""conversations":{"judged":1,"failed":2,"pending":0},"metrics":"#,
+            1,
+        );
+        fs::write(path.join(SUMMARY), failed).unwrap();
+        let run = read_run(&path).unwrap();
+        assert_eq!(
+            (run.status, run.failed, run.judged),
+            (RunStatus::Incomplete, 2, 8)
+        );
+
+        let filter = ScoreFilter::all(crate::analytics::Target::Trace);
         let error = stored_metrics(&[run], &filter).unwrap_err().to_string();
         assert!(
             error.contains("nightly") && error.contains(SCORES),

@@ -14,7 +14,7 @@ pub(super) enum Status {
     Success,
     /// It failed; it has none.
     Failed,
-    /// It was not tried: a cap, or a batch that has not come back.
+    /// It was not tried: a cap was reached, or nothing may be sent.
     Pending,
 }
 

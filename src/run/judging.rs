@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::conversations::{ConversationRequest, ConversationSummary};
 use super::judgements::{Judgement, Judgements, Status};
@@ -20,9 +20,7 @@ use crate::judge::{
     ServiceParts, Spend, Unjudged, WhenTooLong, endpoint_of, judge_trace, judged_metric,
 };
 use crate::metric::Method;
-use crate::selection::{
-    Ranking, SamplingRate, TraceFacts, TraceFilters, TraceStatus, parse_instant,
-};
+use crate::selection::{Ranking, SamplingRate, TraceFilters};
 use crate::trace::{DocumentSource, Members, TextAt, TraceDocument, merge_documents};
 
 /// What a run asks judges, and within which bounds.
@@ -65,18 +63,53 @@ pub struct JudgeRequest {
 }
 
 impl JudgeRequest {
-    /// The models that these metrics ask, each once.
+    /// The models that these metrics and conversations ask, each once.
     fn models(&self, metrics: &[&'static dyn JudgedMetric]) -> Vec<String> {
         let mut models: Vec<String> = metrics
             .iter()
             .map(|m| self.asking.model_of(m.name()).to_owned())
+            .chain(self.conversation.as_ref().map(|c| c.model.clone()))
             .collect();
         models.sort();
         models.dedup();
         models
     }
 
-    /// The service that answers these metrics' calls; checks providers, keys and prices before anything is sent.
+    /// Everything that decides what judges say and whom they are asked about, for the manifest; no secrets.
+    pub(super) fn described(&self) -> Value {
+        let conversation = self.conversation.as_ref().map(|c| {
+            json!({
+                "model": c.model,
+                "temperature": c.temperature,
+                "max_output_tokens": c.max_output_tokens,
+                "config": c.judge.config(),
+            })
+        });
+        let url = self.provider.url.as_deref();
+        json!({
+            "model": self.asking.model,
+            "models": self.asking.models,
+            "url": url.map(|url| self.provider.secrets().scrub(url)),
+            "temperature": self.asking.temperature,
+            "max_output_tokens": self.asking.max_output_tokens,
+            "policy": self.asking.policy.name(),
+            "shared_stages": self.asking.share_stages,
+            "filters": self.filters,
+            "condition": self.condition,
+            "sample": self.sample,
+            "seed": self.seed,
+            "longest_trace": self.most_chars,
+            "long_traces": match self.when_too_long {
+                WhenTooLong::Fail => "fail",
+                WhenTooLong::Cut => "cut",
+            },
+            "replay": self.replay,
+            "conversation": conversation,
+        })
+    }
+
+    /// The service that answers the calls of a run: of these metrics, and of conversations if they are judged. Checks
+    /// providers, keys and prices before anything is sent.
     ///
     /// # Errors
     /// [`RunError::Request`].
@@ -84,25 +117,7 @@ impl JudgeRequest {
         &self,
         metrics: &[&'static dyn JudgedMetric],
     ) -> Result<JudgeService, RunError> {
-        self.service_of(&self.models(metrics))
-    }
-
-    /// The same for a whole run: these metrics, and conversations if they are judged.
-    ///
-    /// # Errors
-    /// [`RunError::Request`].
-    pub(super) fn service_of_run(
-        &self,
-        metrics: &[&'static dyn JudgedMetric],
-    ) -> Result<JudgeService, RunError> {
-        let mut models = self.models(metrics);
-        models.extend(self.conversation.as_ref().map(|c| c.model.clone()));
-        models.sort();
-        models.dedup();
-        self.service_of(&models)
-    }
-
-    fn service_of(&self, models: &[String]) -> Result<JudgeService, RunError> {
+        let models = &self.models(metrics);
         let request = |e: &dyn std::fmt::Display| RunError::Request(e.to_string());
         let judge: Option<Arc<dyn Judge>> = match self.replay {
             true => None,
@@ -159,6 +174,8 @@ pub(super) struct Chosen {
 /// The traces to judge and where they are, in the order of files.
 #[derive(Debug)]
 pub(super) struct Selection {
+    /// Rows with a trace id that were looked at.
+    pub rows_seen: u64,
     places: Vec<(TextAt, u32)>,
     traces: Vec<Chosen>,
 }
@@ -184,15 +201,18 @@ pub(super) fn select(
     passing: Option<&HashSet<String>>,
     repeated: bool,
 ) -> Result<Selection, RunError> {
+    let mut rows_seen = 0;
     let mut found: Vec<(String, Vec<TextAt>)> = Vec::new();
     // Rows of one trace are looked at together: a later row may change what a filter looks at.
     let mut merging: HashMap<String, (usize, Map<String, Value>)> = HashMap::new();
     documents.read(Members::Facts, None, |document| {
+        rows_seen += 1;
         if passing.is_some_and(|passing| !passing.contains(&document.trace_id)) {
             return ControlFlow::Continue(());
         }
         if !repeated {
-            if passes(&request.filters, &document.trace_id, &document.members) {
+            let filters = &request.filters;
+            if filters.matches_document(&document.trace_id, &document.members) {
                 found.push((document.trace_id, vec![document.at]));
             }
             return ControlFlow::Continue(());
@@ -213,7 +233,7 @@ pub(super) fn select(
         found.retain(|(id, _)| {
             merging
                 .get(id)
-                .is_some_and(|(_, members)| passes(&request.filters, id, members))
+                .is_some_and(|(_, members)| request.filters.matches_document(id, members))
         });
     }
     let ids: Vec<&str> = found.iter().map(|(id, _)| id.as_str()).collect();
@@ -226,6 +246,7 @@ pub(super) fn select(
         .map(|(id, _)| kept.contains(id.as_str()))
         .collect();
     let mut selection = Selection {
+        rows_seen,
         places: Vec::new(),
         traces: Vec::new(),
     };
@@ -243,40 +264,6 @@ pub(super) fn select(
     }
     selection.places.sort_unstable_by_key(|(place, _)| *place);
     Ok(selection)
-}
-
-/// Whether a trace passes the filters. One without a start is not scored, so that it is not judged either.
-fn passes(filters: &TraceFilters, trace_id: &str, members: &Map<String, Value>) -> bool {
-    let text = |name: &str| members.get(name).and_then(Value::as_str);
-    let Some(started_at) = text("started_at").and_then(|t| parse_instant(t).ok()) else {
-        return false;
-    };
-    let tags: Vec<&str> = match members.get("tags") {
-        Some(Value::Array(tags)) => tags.iter().filter_map(Value::as_str).collect(),
-        Some(Value::String(tag)) => vec![tag],
-        _ => Vec::new(),
-    };
-    filters.matches(&TraceFacts {
-        trace_id,
-        started_at,
-        status: text("status").map_or_else(TraceStatus::default, trace_status),
-        name: text("name"),
-        session_id: text("session_id"),
-        user_id: text("user_id"),
-        tags: &tags,
-        environment: text("environment"),
-        release: text("release"),
-    })
-}
-
-/// A status as sources spell it.
-pub fn trace_status(text: &str) -> TraceStatus {
-    match text.to_ascii_lowercase().as_str() {
-        "error" | "failed" | "failure" => TraceStatus::Error,
-        "running" => TraceStatus::Running,
-        "pending" => TraceStatus::Pending,
-        _ => TraceStatus::Completed,
-    }
 }
 
 /// What judging a run came to.
@@ -314,15 +301,6 @@ pub struct JudgedMetricSummary {
     pub pending: u64,
 }
 
-impl JudgeSummary {
-    /// Whether every chosen trace has every score, and every conversation its own.
-    pub fn complete(&self) -> bool {
-        let conversations = self.conversations.as_ref();
-        self.metrics.iter().all(|m| m.failed == 0 && m.pending == 0)
-            && conversations.is_none_or(ConversationSummary::complete)
-    }
-}
-
 /// Judges the chosen traces by all judged metrics of the rules. Signals that were given are not asked for again.
 pub(super) async fn judge_all(
     request: &JudgeRequest,
@@ -334,11 +312,10 @@ pub(super) async fn judge_all(
     mut store: Judgements,
 ) -> Result<Judgements, RunError> {
     let metrics = judged_metrics(rules);
-    let (sender, receiver) =
+    let (sender, mut receiver) =
         tokio::sync::mpsc::channel::<TraceDocument>(2 * request.concurrency.max(1));
     // Files are read by blocking calls, on a thread of their own; at most a few documents wait.
     let reader = tokio::task::spawn_blocking(move || read_chosen(&documents, &selection, sender));
-    let mut receiver = receiver;
     let arriving = futures::stream::poll_fn(move |context| receiver.poll_recv(context));
     let mut judged = arriving
         .map(|document| judge_document(request, rules, service, &metrics, given, document))

@@ -58,15 +58,12 @@ fn checksums(run: &Path) -> Result<BTreeMap<String, File>, RunError> {
     Ok(files)
 }
 
-/// The model's part of the manifest; null for runs without one.
-pub(super) fn model(service: Option<&EmbeddingService>, request: Option<&EngineRequest>) -> Value {
-    let Some(service) = service else {
-        return Value::Null;
-    };
+/// The model's part of the manifest.
+pub(super) fn model(service: &EmbeddingService, request: &EngineRequest) -> Value {
     let model = service.model();
     json!({
         "name": model.name,
-        "origin": request.and_then(|r| r.model.as_ref()).map_or("shipped".into(), |p| p.display().to_string()),
+        "origin": request.model.as_ref().map_or("shipped".into(), |p| p.display().to_string()),
         "sha256": model.sha256,
         "stored_precision": model.stored_precision,
         "max_tokens": model.tokenizer.max_tokens(),
@@ -77,14 +74,24 @@ pub(super) fn model(service: Option<&EmbeddingService>, request: Option<&EngineR
     })
 }
 
+/// What scores come from, beside the traces.
+#[derive(Default)]
+pub(super) struct Origins<'a> {
+    /// The embedding model, see [`model`]; null if there was none.
+    pub model: Value,
+    /// Judges and whom they were asked about; null if none were.
+    pub judge: Value,
+    /// The file of given signals.
+    pub signals: Option<&'a str>,
+}
+
 /// Writes the manifest.
 pub(super) fn write(
     run: &RunDirectory,
     command: &str,
     source: &TraceSource,
     rules: &Rules,
-    model: Value,
-    signals: Option<&str>,
+    origins: Origins<'_>,
     summary: &Summary,
 ) -> Result<(), RunError> {
     let inputs: Vec<Value> = source
@@ -100,8 +107,9 @@ pub(super) fn write(
         "command": command,
         "created_at": chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true),
         "inputs": inputs,
-        "signals": signals,
-        "model": model,
+        "signals": origins.signals,
+        "model": origins.model,
+        "judge": origins.judge,
         "rules": {
             "metrics": rules.metrics,
             "thresholds": rules.metrics.iter().map(|m| (m.clone(), json!(rules.threshold(m)))).collect::<serde_json::Map<_, _>>(),

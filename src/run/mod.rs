@@ -12,9 +12,11 @@ mod history;
 mod judgements;
 mod judging;
 mod manifest;
+mod passes;
 mod plan;
 mod quarantine_rows;
 mod score;
+mod score_rows;
 mod session_rows;
 mod signals_file;
 mod summary;
@@ -33,8 +35,8 @@ pub use history::{
     HistoryError, RunStatus, ScoreQuery, StoredRun, find_runs, read_run, read_scores,
     stored_metrics,
 };
-pub use judging::{JudgeRequest, JudgeSummary, JudgedMetricSummary, trace_status};
-pub use plan::{PlanRequest, PlanSummary, PlannedMetric, plan};
+pub use judging::{JudgeRequest, JudgeSummary, JudgedMetricSummary};
+pub use plan::{PlanSummary, PlannedMetric, plan};
 pub use score::{Progress, ScoreRequest, score};
 pub use summary::{Distribution, Gate, GateResult, MetricSummary, Summary, WorstSession};
 pub use worst::ShownSession;

@@ -1,7 +1,6 @@
 //! What judging would cost: the choice of traces and their prompts, without a single call.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -10,34 +9,13 @@ use super::conversation_sessions::{self, ChosenSession};
 use super::conversations::ConversationRequest;
 use super::engine::runtime;
 use super::judging::{self, JudgeRequest};
-use super::score::Work;
+use super::passes::{self, Passes};
 use super::signals_file::GivenSignals;
-use super::{EngineRequest, Rules, RunError, ScoreRequest, load_service};
+use super::{RunError, ScoreRequest, load_service};
 use crate::judge::conversation::SchemaPlace;
-use crate::judge::{Evidence, JudgeService, JudgedMetric, usual_tokens};
+use crate::judge::{Call, Evidence, JudgedMetric, Ledger, endpoint_of};
 use crate::metric::CONVERSATION;
-use crate::trace::{ColumnMap, DocumentSource, Members, OnBadFile, SourceFormat, discover};
-
-/// A validated request for a plan.
-#[derive(Clone, Debug)]
-pub struct PlanRequest {
-    /// Files, folders and globs.
-    pub paths: Vec<String>,
-    /// Read only files of this format.
-    pub format: Option<SourceFormat>,
-    /// Column names and JSON columns.
-    pub map: ColumnMap,
-    /// What to do about unreadable files.
-    pub on_bad_file: OnBadFile,
-    /// Precomputed signals.
-    pub signals: Option<String>,
-    /// Metrics and thresholds.
-    pub rules: Rules,
-    /// Model, threads and memory, for a condition on signals.
-    pub engine: EngineRequest,
-    /// Judges.
-    pub judge: JudgeRequest,
-}
+use crate::trace::{DocumentSource, discover};
 
 /// What a metric would ask.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -63,8 +41,8 @@ pub struct PlannedMetric {
 /// What a run would ask.
 #[derive(Clone, Debug, Serialize)]
 pub struct PlanSummary {
-    /// Traces that have an id and a start.
-    pub traces: u64,
+    /// Rows with a trace id.
+    pub rows: u64,
     /// Traces that would be judged.
     pub chosen_traces: u64,
     /// By metric.
@@ -80,14 +58,13 @@ pub struct PlanSummary {
 /// Tokens of a reply as they usually are: some sentences of JSON.
 const USUAL_REPLY_TOKENS: u64 = 200;
 /// The same for a conversation: some sentences for each of eight metrics.
-const USUAL_CONVERSATION_REPLY_TOKENS: u64 = 800;
+const USUAL_CONVERSATION_REPLY_TOKENS: u64 = 4 * USUAL_REPLY_TOKENS;
 
-/// Counts what judges would be asked.
+/// Counts what judges would be asked by a run. Of the request, where it writes to is not looked at.
 ///
 /// # Errors
-/// [`RunError`]. Nothing is sent, and no run directory is made.
-pub fn plan(request: &PlanRequest) -> Result<PlanSummary, RunError> {
-    let judge = &request.judge;
+/// [`RunError`]. Nothing is sent, no key is needed, and no run directory is made.
+pub fn plan(request: &ScoreRequest, judge: &JudgeRequest) -> Result<PlanSummary, RunError> {
     let metrics = judging::judged_metrics(&request.rules);
     let files = discover(&request.paths, request.format)?;
     let work = tempfile::tempdir().map_err(|e| RunError::write(&std::env::temp_dir(), e))?;
@@ -96,47 +73,22 @@ pub fn plan(request: &PlanRequest) -> Result<PlanSummary, RunError> {
         Some(path) => runtime.block_on(GivenSignals::read(path))?,
         None => GivenSignals::none(),
     };
-    let scoring = ScoreRequest {
-        paths: request.paths.clone(),
-        out: work.path().to_owned(),
-        overwrite: false,
-        format: request.format,
-        map: request.map.clone(),
-        on_bad_file: request.on_bad_file,
-        signals: request.signals.clone(),
-        rules: request.rules.clone(),
-        engine: request.engine.clone(),
-        judge: None,
-        report: false,
-    };
-    let repeated = super::score::repeats(&scoring, &files)?;
+    let repeated = passes::repeats(request, &files)?;
     let passing = match &judge.condition {
         None => None,
         Some(condition) => {
-            let service = load_service(&request.engine, work.path())?;
-            let pass = Work {
-                request: &scoring,
-                service,
+            let passes = Passes {
+                request,
+                service: load_service(&request.engine, work.path())?,
                 merge_repeated: repeated,
             };
-            let passing = pass.passing(condition, &files, &given, work.path());
+            let passing = passes.passing(condition, &files, &given, work.path());
             Some(runtime.block_on(passing)?)
         }
     };
-    let documents = Arc::new(DocumentSource::new(files, request.map.clone()));
-    let mut traces = 0;
-    let mut seen = std::collections::HashSet::new();
-    documents.read(Members::Facts, None, |document| {
-        traces += u64::from(!repeated || seen.insert(document.trace_id));
-        ControlFlow::Continue(())
-    })?;
+    let documents = DocumentSource::new(files, request.map.clone());
     let selection = judging::select(judge, &documents, passing.as_ref(), repeated)?;
-    let chosen_traces = selection.count() as u64;
-    let ledger = judge
-        .ledger
-        .exists()
-        .then(|| judge.service(&[]))
-        .transpose()?;
+    let answers = Answers::of(judge)?;
     let mut planned: Vec<PlannedMetric> = metrics
         .iter()
         .map(|metric| PlannedMetric {
@@ -169,18 +121,11 @@ pub fn plan(request: &PlanRequest) -> Result<PlanSummary, RunError> {
                     .map_err(|e| RunError::Plan(e.to_string()))?;
                 let Some(first) = first else { continue };
                 let calls = metric.most_calls() as u64 - shared(judge, &metrics, *metric);
-                let known = match &ledger {
-                    Some(service) => service
-                        .knows(&first)
-                        .map_err(|e| RunError::Plan(e.to_string()))?,
-                    None => false,
-                };
-                // A stage that shows the trace again costs as much as the first; one that does not, less. At most:
-                let prompt = usual_tokens(first.user.len() + first.system.len()) * calls;
                 planned.traces += 1;
                 planned.calls += calls;
-                planned.known += u64::from(known);
-                planned.prompt_tokens += prompt;
+                planned.known += u64::from(answers.hold(&first)?);
+                // A stage that shows the trace again costs as much as the first; one that does not, less.
+                planned.prompt_tokens += first.usual_prompt_tokens() * calls;
                 planned.reply_tokens += USUAL_REPLY_TOKENS * calls;
             }
         }
@@ -194,7 +139,7 @@ pub fn plan(request: &PlanRequest) -> Result<PlanSummary, RunError> {
             conversation,
             &documents,
             &sessions,
-            ledger.as_ref(),
+            &answers,
         )?);
     }
     for metric in &mut planned {
@@ -209,7 +154,7 @@ pub fn plan(request: &PlanRequest) -> Result<PlanSummary, RunError> {
     let total = PlannedMetric {
         name: "total".into(),
         model: String::new(),
-        traces: chosen_traces,
+        traces: selection.count() as u64,
         calls: sum(|m| m.calls),
         known: sum(|m| m.known),
         prompt_tokens: sum(|m| m.prompt_tokens),
@@ -217,8 +162,8 @@ pub fn plan(request: &PlanRequest) -> Result<PlanSummary, RunError> {
         cost: planned.iter().map(|m| m.cost).sum(),
     };
     Ok(PlanSummary {
-        traces,
-        chosen_traces,
+        rows: selection.rows_seen,
+        chosen_traces: selection.count() as u64,
         metrics: planned,
         total,
         usual_reply_tokens: USUAL_REPLY_TOKENS,
@@ -226,12 +171,38 @@ pub fn plan(request: &PlanRequest) -> Result<PlanSummary, RunError> {
     })
 }
 
+/// The answers that the ledger holds already, if there is one.
+struct Answers<'r> {
+    ledger: Option<Ledger>,
+    judge: &'r JudgeRequest,
+}
+
+impl<'r> Answers<'r> {
+    fn of(judge: &'r JudgeRequest) -> Result<Self, RunError> {
+        // Opening would make one.
+        let ledger = judge.ledger.exists().then(|| Ledger::open(&judge.ledger));
+        let ledger = ledger
+            .transpose()
+            .map_err(|e| RunError::Request(e.to_string()))?;
+        Ok(Self { ledger, judge })
+    }
+
+    fn hold(&self, call: &Call) -> Result<bool, RunError> {
+        let Some(ledger) = &self.ledger else {
+            return Ok(false);
+        };
+        let endpoint = endpoint_of(&call.model, self.judge.provider.url.as_deref());
+        let answer = ledger.answer(&call.hash(&endpoint));
+        Ok(answer.map_err(|e| RunError::Plan(e.to_string()))?.is_some())
+    }
+}
+
 /// What judging conversations would ask: one call a session.
 fn conversations(
     request: &ConversationRequest,
     documents: &DocumentSource,
     sessions: &[ChosenSession],
-    ledger: Option<&JudgeService>,
+    answers: &Answers<'_>,
 ) -> Result<PlannedMetric, RunError> {
     let mut planned = PlannedMetric {
         name: CONVERSATION.into(),
@@ -254,15 +225,16 @@ fn conversations(
         planned.prompt_tokens += asked.estimated_tokens;
         planned.reply_tokens += USUAL_CONVERSATION_REPLY_TOKENS;
         let call = request.call(asked, SchemaPlace::ResponseFormat);
-        match ledger.map(|service| service.knows(&call)) {
-            Some(Ok(true)) => planned.known += 1,
-            Some(Err(e)) => {
-                failed = Some(RunError::Plan(e.to_string()));
-                return ControlFlow::Break(());
+        match answers.hold(&call) {
+            Ok(known) => {
+                planned.known += u64::from(known);
+                ControlFlow::Continue(())
             }
-            _ => {}
+            Err(e) => {
+                failed = Some(e);
+                ControlFlow::Break(())
+            }
         }
-        ControlFlow::Continue(())
     })?;
     match failed {
         Some(e) => Err(e),

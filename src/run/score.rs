@@ -1,35 +1,24 @@
 //! `nightmill score`: the main job.
 
-use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-use arrow::array::AsArray;
-use datafusion::prelude::{DataFrame, SessionContext};
-
-use super::conversation_sessions::{self, ChosenSession};
-use super::conversations::{self, Conversations};
 use super::engine::runtime;
-use super::judgements::Judgements;
-use super::judging::{self, JudgeRequest, JudgeSummary};
+use super::judging::{self, JudgeRequest};
+use super::passes::{self, Passes};
 use super::quarantine_rows;
-use super::session_rows::{SessionCounts, SessionRows};
+use super::session_rows::SessionCounts;
 use super::signals_file::GivenSignals;
-use super::trace_rows::{ModelLabel, TraceCounts, TraceRows};
+use super::trace_rows::TraceCounts;
 use super::{
     Distribution, EngineRequest, GateResult, Rules, RunDirectory, RunError, Summary, load_service,
     manifest, worst,
 };
 use crate::embed::{EmbeddingCounts, EmbeddingService};
-use crate::engine::{
-    EngineOptions, ScorePlan, SessionPlan, Tap, engine_session, for_each_batch, traces_table,
-};
-use crate::judge::JudgeService;
-use crate::metric::{CONVERSATION, SIGNALS};
+use crate::metric::CONVERSATION;
 use crate::trace::{
-    BatchLimits, Code, ColumnMap, DocumentSource, OnBadFile, Quarantine, ReadOptions, SourceFile,
-    SourceFormat, TraceColumns, TraceSource, discover, repeated_trace_ids,
+    Code, ColumnMap, OnBadFile, Quarantine, SourceFormat, TraceColumns, TraceSource, discover,
 };
 
 /// A validated request.
@@ -125,19 +114,6 @@ impl Stages {
     }
 }
 
-fn reading(request: &ScoreRequest, columns: TraceColumns) -> ReadOptions {
-    ReadOptions {
-        columns,
-        map: request.map.clone(),
-        text_mode: request.rules.text_mode,
-        on_bad_file: request.on_bad_file,
-        limits: BatchLimits {
-            bytes: request.engine.batch_bytes(),
-            ..BatchLimits::default()
-        },
-    }
-}
-
 /// Carries out a scoring run and returns its summary and directory.
 ///
 /// # Errors
@@ -159,7 +135,7 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
     let quarantine = Arc::new(Quarantine::default());
     let source = Arc::new(TraceSource::open(
         files.clone(),
-        reading(request, columns),
+        passes::reading(request, columns),
         Arc::clone(&quarantine),
     )?);
     let _ = progress.source.set(Arc::clone(&source));
@@ -177,12 +153,12 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
     let judges = judging::judged_metrics(rules);
     let judge = match &request.judge {
         Some(judge) if !judges.is_empty() || judge.conversation.is_some() => {
-            Some((judge, judge.service_of_run(&judges)?))
+            Some((judge, judge.service(&judges)?))
         }
         _ => None,
     };
     let run = RunDirectory::create(&request.out, request.overwrite, &inputs)?;
-    let merge_repeated = repeats(request, &files)?;
+    let merge_repeated = passes::repeats(request, &files)?;
     stages.end("open and check");
 
     progress.enter("loading the model");
@@ -196,7 +172,7 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
         None => GivenSignals::none(),
     };
     let given_ids = given.ids();
-    let work = Work {
+    let passes = Passes {
         request,
         service: Arc::clone(&service),
         merge_repeated,
@@ -206,7 +182,7 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
         None => None,
         Some((judge, judges)) => {
             progress.enter("judging");
-            let judged = runtime.block_on(work.judge(judge, judges, &files, &given, &run))?;
+            let judged = runtime.block_on(passes.judge(judge, judges, &files, &given, &run))?;
             // What the condition embedded is counted once, by the pass that writes.
             texts_seen_before = service.counts().texts;
             stages.end("judge");
@@ -217,17 +193,16 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
         None => (None, None, None),
         Some(judged) => (judged.traces, Some(judged.summary), judged.conversations),
     };
-    for signal in ["confidence", "tool_correctness"] {
-        for (trace_id, score) in store
-            .as_ref()
-            .map_or(Ok(Vec::new()), |s| s.scores(signal))?
-        {
-            given.add(&trace_id, signal, score);
+    if let Some(store) = &store {
+        for signal in ["confidence", "tool_correctness"] {
+            for (trace_id, score) in store.scores(signal)? {
+                given.add(&trace_id, signal, score);
+            }
         }
     }
 
     progress.enter("scoring");
-    let (traces, sessions) = runtime.block_on(work.score(
+    let (traces, sessions) = runtime.block_on(passes.score(
         &run,
         Arc::clone(&source),
         &given,
@@ -269,14 +244,16 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
         summary.stages = stages.list;
     }
     manifest::write_json(&run.path().join("summary.json"), &summary)?;
-    let model = manifest::model(Some(&service), Some(&request.engine));
     manifest::write(
         &run,
         "score",
         &source,
         rules,
-        model,
-        request.signals.as_deref(),
+        manifest::Origins {
+            model: manifest::model(&service, &request.engine),
+            judge: judge.as_ref().map(|(judge, _)| judge.described()).into(),
+            signals: request.signals.as_deref(),
+        },
         &summary,
     )?;
     drop(runtime);
@@ -310,250 +287,6 @@ fn write_report(
         crate::report::html(&facts, &request.rules, summary, worst).map_err(RunError::Plan)?;
     let path = run.path().join("report.html");
     std::fs::write(&path, html).map_err(|e| RunError::write(&path, e))
-}
-
-/// Whether trace ids repeat. Reads the id column alone.
-pub(super) fn repeats(request: &ScoreRequest, files: &[SourceFile]) -> Result<bool, RunError> {
-    let columns = TraceColumns {
-        input: false,
-        output: false,
-        session_required: false,
-        signals: Vec::new(),
-    };
-    let most = request.engine.index_memory() / 32;
-    let open = || {
-        TraceSource::open(
-            files.to_vec(),
-            reading(request, columns.clone()),
-            Arc::default(),
-        )
-    };
-    Ok(repeated_trace_ids(open, most)?)
-}
-
-/// What judges said of a run.
-struct Judged {
-    /// Of traces, if any metric of traces asks a judge.
-    traces: Option<Judgements>,
-    /// Of sessions, if conversations are judged.
-    conversations: Option<Conversations>,
-    summary: JudgeSummary,
-}
-
-/// What the passes over the traces of a run have in common.
-pub(super) struct Work<'r> {
-    pub request: &'r ScoreRequest,
-    pub service: Arc<EmbeddingService>,
-    pub merge_repeated: bool,
-}
-
-impl Work<'_> {
-    /// The plan of the traces of `source`, scored.
-    async fn scored(
-        &self,
-        spill_folder: PathBuf,
-        source: Arc<TraceSource>,
-        given: &GivenSignals,
-        (coherence, loop_detection): (bool, bool),
-    ) -> Result<(SessionContext, DataFrame), RunError> {
-        let (request, rules) = (self.request, &self.request.rules);
-        let context = engine_session(&EngineOptions {
-            threads: request.engine.threads,
-            memory: request.engine.plan_memory(),
-            spill_folder,
-            embedding: Some(Arc::clone(&self.service)),
-            window: rules.window,
-            weights: rules.weights.clone(),
-            text_mode: rules.text_mode,
-        })?;
-        let traces = traces_table(source, request.engine.threads)?;
-        context.register_table("traces", Arc::new(traces))?;
-        if !given.names.is_empty() {
-            context.register_table("signals", given.table()?)?;
-        }
-        let plan = ScorePlan {
-            merge_repeated: self.merge_repeated,
-            given_signals: given.names.clone(),
-            coherence,
-            loop_detection,
-        };
-        let frame = plan.scored(&context).await?;
-        Ok((context, frame))
-    }
-
-    /// Chooses traces and judges them, and the sessions that they belong to.
-    async fn judge(
-        &self,
-        judge: &JudgeRequest,
-        judges: &JudgeService,
-        files: &[SourceFile],
-        given: &GivenSignals,
-        run: &RunDirectory,
-    ) -> Result<Judged, RunError> {
-        let rules = &self.request.rules;
-        let passing = match &judge.condition {
-            None => None,
-            Some(condition) => Some(self.passing(condition, files, given, &run.work()).await?),
-        };
-        let documents = Arc::new(DocumentSource::new(
-            files.to_vec(),
-            self.request.map.clone(),
-        ));
-        let selection = judging::select(judge, &documents, passing.as_ref(), self.merge_repeated)?;
-        let chosen = selection.count();
-        tracing::info!(traces = chosen, "judging");
-        let sessions = match &judge.conversation {
-            None => Vec::new(),
-            Some(_) => conversation_sessions::choose(&documents, &selection, self.merge_repeated)?,
-        };
-        let traces = match judging::judged_metrics(rules).is_empty() {
-            true => None,
-            false => {
-                let store = Judgements::create(&run.work())?;
-                let documents = Arc::clone(&documents);
-                let judged =
-                    judging::judge_all(judge, rules, judges, documents, selection, given, store);
-                Some(judged.await?)
-            }
-        };
-        let conversations = self
-            .judge_conversations(judge, judges, documents, sessions, run)
-            .await?;
-        let of_sessions = conversations.as_ref().map(|c| c.summary.clone());
-        let summary =
-            judging::summarise(judge, rules, judges, chosen, traces.as_ref(), of_sessions)?;
-        Ok(Judged {
-            traces,
-            conversations,
-            summary,
-        })
-    }
-
-    /// Judges sessions as conversations, if that was asked for.
-    async fn judge_conversations(
-        &self,
-        judge: &JudgeRequest,
-        judges: &JudgeService,
-        documents: Arc<DocumentSource>,
-        sessions: Vec<ChosenSession>,
-        run: &RunDirectory,
-    ) -> Result<Option<Conversations>, RunError> {
-        let Some(request) = &judge.conversation else {
-            return Ok(None);
-        };
-        let rules = &self.request.rules;
-        let calls = judge.concurrency;
-        let judged =
-            conversations::judge_all(request, calls, rules, judges, documents, sessions, run);
-        judged.await.map(Some)
-    }
-
-    /// The traces whose signals pass a condition.
-    pub async fn passing(
-        &self,
-        condition: &str,
-        files: &[SourceFile],
-        given: &GivenSignals,
-        spill_folder: &Path,
-    ) -> Result<HashSet<String>, RunError> {
-        let wrong = |e: datafusion::error::DataFusionError| {
-            RunError::Request(format!(
-                "--judge-where `{condition}`: {}",
-                RunError::from(e)
-            ))
-        };
-        // A signal that the condition names is computed, also if the run itself does not ask for it.
-        let needs =
-            |signal: &str| self.request.rules.computes(signal) || condition.contains(signal);
-        let signals = (needs("coherence"), needs("loop_detection"));
-        let columns = TraceColumns {
-            input: signals.0,
-            output: true,
-            session_required: false,
-            signals: Vec::new(),
-        };
-        // The pass that writes reports what is wrong with rows; here they are only left out.
-        let source = TraceSource::open(
-            files.to_vec(),
-            reading(self.request, columns),
-            Arc::default(),
-        )?;
-        let (_context, frame) = self
-            .scored(spill_folder.to_owned(), Arc::new(source), given, signals)
-            .await?;
-        let condition = frame.parse_sql_expr(condition).map_err(wrong)?;
-        let frame = frame.filter(condition).map_err(wrong)?;
-        let frame = frame.select_columns(&["trace_id"])?;
-        let mut passing = HashSet::new();
-        for_each_batch(frame, |batch| {
-            let ids = batch.column(0).as_string::<i32>();
-            passing.extend(ids.iter().flatten().map(str::to_owned));
-            Ok(())
-        })
-        .await
-        .map_err(wrong)?;
-        Ok(passing)
-    }
-
-    /// Scores traces and sessions and writes their tables.
-    async fn score(
-        &self,
-        run: &RunDirectory,
-        source: Arc<TraceSource>,
-        given: &GivenSignals,
-        given_ids: HashSet<String>,
-        judgements: Option<Judgements>,
-    ) -> Result<(TraceCounts, SessionCounts), RunError> {
-        let rules = &self.request.rules;
-        let labels = ModelLabel {
-            model: self.service.model().name.clone(),
-            precision: self.service.model().encoder.precision().into(),
-        };
-        let signals = (
-            rules.computes("coherence"),
-            rules.computes("loop_detection"),
-        );
-        let (context, frame) = self.scored(run.work(), source, given, signals).await?;
-        let scored = frame.create_physical_plan().await?;
-        tracing::debug!(plan = %datafusion::physical_plan::displayable(scored.as_ref()).indent(false), "plan of traces");
-
-        let expected = SIGNALS
-            .iter()
-            .map(|(name, _)| *name)
-            .filter(|name| rules.computes(name) || given.names.iter().any(|n| n == name));
-        let expected = expected.map(str::to_owned).collect();
-        let trace_rows =
-            TraceRows::create(run, rules, Some(labels.clone()), given_ids, judgements)?;
-        let (sender, writer) = trace_rows.on_own_thread()?;
-        let tap = Arc::new(Tap::new(scored, move |batch| {
-            // The writer only stops listening when it has failed; its own error is the one to report.
-            sender.send(batch.clone()).map_err(|_| {
-                crate::engine::external(RunError::Plan("trace rows can't be written".into()))
-            })
-        }));
-        let sessions = SessionPlan {
-            reliability: rules.wants("agent_reliability"),
-            consistency: rules.wants("agent_consistency"),
-            expected,
-        };
-        let table = Arc::clone(&tap);
-        let frame = sessions.sessions(&context, table).await?;
-        let mut session_rows = SessionRows::create(run, rules, Some(labels))?;
-        let ran = for_each_batch(frame, |batch| {
-            session_rows.write(&batch).map_err(crate::engine::external)
-        })
-        .await;
-        // The channel's sending end goes, and the writer comes to its end.
-        tap.close();
-        let written = writer
-            .join()
-            .map_err(|_| RunError::Plan("the writer of trace rows panicked".into()))?;
-        let (last_part, mut trace_counts) = written?;
-        trace_counts.merged = self.merge_repeated;
-        ran?;
-        let session_counts = session_rows.finish(last_part + 1)?;
-        Ok((trace_counts, session_counts))
-    }
 }
 
 pub(super) fn gate_results(rules: &Rules, mean: impl Fn(&str) -> Option<f64>) -> Vec<GateResult> {

@@ -11,9 +11,9 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema, SchemaRef, TimeUnit};
 
 use super::judgements::Status;
+use super::score_rows::{ModelLabel, ScoreRow, ScoreRows, scores_schema};
 use super::summary::WorstSession;
 use super::table_writer::{TableWriter, part_path};
-use super::trace_rows::{ModelLabel, ScoreRow, ScoreRows, scores_schema};
 use super::{Distribution, Rules, RunDirectory, RunError};
 
 /// How many sessions the summary and the report show.

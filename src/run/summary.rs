@@ -214,7 +214,7 @@ pub struct Summary {
     pub tokens: u64,
     /// Tokens per second of embedding.
     pub tokens_per_second: Option<f64>,
-    /// Traces with a metric that was not tried: a cap was reached, or a batch is not back.
+    /// Traces with a metric that was not tried: a cap was reached, or nothing may be sent.
     pub pending_signals: u64,
     /// What judges were asked, if any were.
     #[serde(skip_serializing_if = "Option::is_none")]

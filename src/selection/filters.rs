@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
 
-use super::optional_instant;
+use super::{optional_instant, parse_instant};
 use crate::trace::canonical_trace_id;
 
 /// The state of a trace.
@@ -23,6 +24,18 @@ pub enum TraceStatus {
     Completed,
     /// Ended with an error.
     Error,
+}
+
+impl TraceStatus {
+    /// A status as sources spell it, in any case; unknown ones, such as `ok`, are ended well.
+    pub fn named(text: &str) -> Self {
+        match text.to_ascii_lowercase().as_str() {
+            "error" | "failed" | "failure" => Self::Error,
+            "running" => Self::Running,
+            "pending" => Self::Pending,
+            _ => Self::Completed,
+        }
+    }
 }
 
 /// What filters look at in a trace.
@@ -123,6 +136,31 @@ impl TraceFilters {
                 .trace_ids
                 .as_ref()
                 .is_none_or(|ids| ids.contains(trace.trace_id))
+    }
+
+    /// Whether the trace of a document, by its id and members, passes all filters. One without a readable start is not
+    /// scored, so that it never passes.
+    pub fn matches_document(&self, trace_id: &str, members: &Map<String, Value>) -> bool {
+        let text = |name: &str| members.get(name).and_then(Value::as_str);
+        let Some(started_at) = text("started_at").and_then(|t| parse_instant(t).ok()) else {
+            return false;
+        };
+        let tags: Vec<&str> = match members.get("tags") {
+            Some(Value::Array(tags)) => tags.iter().filter_map(Value::as_str).collect(),
+            Some(Value::String(tag)) => vec![tag],
+            _ => Vec::new(),
+        };
+        self.matches(&TraceFacts {
+            trace_id,
+            started_at,
+            status: text("status").map_or_else(TraceStatus::default, TraceStatus::named),
+            name: text("name"),
+            session_id: text("session_id"),
+            user_id: text("user_id"),
+            tags: &tags,
+            environment: text("environment"),
+            release: text("release"),
+        })
     }
 }
 
@@ -253,6 +291,27 @@ impl SessionFilters {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn documents_are_read_as_sources_write_them() {
+        let filters: TraceFilters =
+            serde_json::from_str(r#"{"status": "ERROR", "tags": ["b"]}"#).unwrap();
+        let matches =
+            |document: Value| filters.matches_document("t", document.as_object().unwrap());
+        let start = "2026-01-01T00:00:00Z";
+        let passing =
+            serde_json::json!({"started_at": start, "status": "failed", "tags": ["a", "b"]});
+        assert!(matches(passing));
+        assert!(matches(
+            serde_json::json!({"started_at": start, "status": "Error", "tags": "b"})
+        ));
+        assert!(!matches(
+            serde_json::json!({"started_at": start, "status": "ok", "tags": "b"})
+        ));
+        assert!(!matches(
+            serde_json::json!({"started_at": "soon", "status": "error", "tags": "b"})
+        ));
+    }
     use crate::selection::parse_instant;
 
     const UUID: &str = "41637175-2745-49c5-9b57-e656eb7a20f4";

@@ -1,4 +1,5 @@
-//! Batch files of judge calls, OpenAI's form: requests out, results in. Pure: who sends and fetches them is elsewhere.
+//! Batch files of judge calls, OpenAI's form: requests out, results in. Nothing in here sends or fetches them, and no
+//! command does either: a library's part.
 //!
 //! A request's hash is its `custom_id`: results come in any order and over several nights, and find their request by it.
 

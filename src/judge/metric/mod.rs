@@ -65,13 +65,13 @@ static SCORE_WITH_REASON: ReplyShape = ReplyShape::new(&[
 ]);
 
 /// The question of a stage: its prompt with these values.
-fn ask<const N: usize>(
+fn ask(
     stage: &'static str,
     prompt_name: &'static str,
     shape: &'static ReplyShape,
-    values: [(&'static str, minijinja::Value); N],
+    values: impl IntoIterator<Item = (&'static str, minijinja::Value)>,
 ) -> Result<Step, PromptError> {
-    let mut values = BTreeMap::from(values);
+    let mut values: BTreeMap<&'static str, minijinja::Value> = values.into_iter().collect();
     values.insert("answer", shape.instructions().into());
     Ok(Step::Ask(Question {
         stage,

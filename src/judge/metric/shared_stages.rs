@@ -1,9 +1,11 @@
 //! Stages that several metrics ask alike. Prompt and shape are the very same, so a caller that asks equal questions once needs
 //! 13 calls instead of 16 for a trace with all seven metrics.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
-use super::{ask, nothing_to_judge};
+use super::{SCORE_WITH_REASON, ask, in_stored_order, nothing_to_judge, scored};
 use crate::judge::evidence::Evidence;
 use crate::judge::judged_metric::Step;
 use crate::judge::prompt::PromptError;
@@ -32,7 +34,7 @@ pub(super) fn extract_task(evidence: &Evidence) -> Result<Step, PromptError> {
 }
 
 /// What the agent planned: plan_adherence and plan_quality.
-pub(super) fn extract_plan(evidence: &Evidence) -> Result<Step, PromptError> {
+fn extract_plan(evidence: &Evidence) -> Result<Step, PromptError> {
     ask(
         "extract_plan",
         "extract_plan",
@@ -41,8 +43,39 @@ pub(super) fn extract_plan(evidence: &Evidence) -> Result<Step, PromptError> {
     )
 }
 
+/// The stages of both plan metrics: task, plan, and `score` of the two. A trace without plan ends after the second.
+pub(super) fn task_plan_and_score<const N: usize>(
+    score_prompt: &'static str,
+    evidence: &Evidence,
+    threshold: f64,
+    replies: &[StageReply],
+    shown_beside: [(&'static str, minijinja::Value); N],
+) -> Result<Step, PromptError> {
+    match replies {
+        [] => extract_task(evidence),
+        [_] => extract_plan(evidence),
+        [task, plan, ..] if plan.list("plan").is_empty() => Ok(no_plan(task, threshold, evidence)),
+        [task, plan] => {
+            let mut values = BTreeMap::from(shown_beside);
+            values.insert("task", in_stored_order(task.value("task")));
+            values.insert("plan", in_stored_order(plan.value("plan")));
+            ask("score", score_prompt, &SCORE_WITH_REASON, values)
+        }
+        [task, plan, score, ..] => Ok(scored(
+            score.share("score"),
+            score.optional_text("reason"),
+            [
+                ("task", task.value("task").clone()),
+                ("plan", plan.value("plan").clone()),
+            ],
+            threshold,
+            evidence,
+        )),
+    }
+}
+
 /// The early exit of both plan metrics.
-pub(super) fn no_plan(task: &StageReply, threshold: f64, evidence: &Evidence) -> Step {
+fn no_plan(task: &StageReply, threshold: f64, evidence: &Evidence) -> Step {
     let details = [
         ("task", task.value("task").clone()),
         ("plan", Value::Array(Vec::new())),

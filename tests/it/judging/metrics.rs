@@ -104,6 +104,13 @@ fn seven_metrics_ask_thirteen_questions_of_a_trace_and_score_as_the_judge_says()
     assert!(stages.values().all(|count| *count == 2), "{stages:?}");
 
     let run = scene.at("run");
+    // The manifest says whom the scores come from.
+    let manifest = std::fs::read(run.join("manifest.json")).unwrap();
+    let manifest: Value = serde_json::from_slice(&manifest).unwrap();
+    assert_eq!(manifest["judge"]["model"], "openai/test");
+    assert_eq!(manifest["judge"]["temperature"], 1.0);
+    assert_eq!(manifest["judge"]["url"], judge.url());
+    assert_eq!(manifest["judge"]["sample"], 1.0);
     let rows = scores(&run);
     for case in 0..2 {
         for metric in SEVEN {
