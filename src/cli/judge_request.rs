@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use super::judge_file::JudgeFile;
 use super::request::{count, one_of, wrong};
-use crate::config::{Settings, SettingsError, number_pairs, split_pairs};
+use crate::config::{JudgeSettings, Settings, SettingsError, number_pairs, split_pairs};
+use crate::judge::batch::BatchLimits;
 use crate::judge::conversation::ConversationJudge;
 use crate::judge::{
     AskingRules, Caps, Policy, PriceTable, ProviderSettings, RateLimits, Retries, WhenTooLong,
     key_of_file, resolve, with_variables,
 };
 use crate::metric::{CONVERSATION, Method, find};
-use crate::run::{ConversationRequest, JudgeRequest, Rules};
+use crate::run::{BatchRules, ConversationRequest, JudgeRequest, Rules};
 use crate::selection::{DEFAULT_SEED, SamplingRate, TraceFilters, TraceStatus};
 
 /// Most of anything that is counted.
@@ -94,6 +95,7 @@ pub(super) fn judge(
         conversation,
         provider: provider(settings)?,
         replay: given.replay,
+        batches: batches(settings)?,
         ledger: ledger(settings)?,
         caps: Caps {
             calls: max_calls,
@@ -176,7 +178,10 @@ fn conversations(
     })
 }
 
-fn pairs(setting: &str, given: Option<&[String]>) -> Result<Vec<(String, String)>, SettingsError> {
+pub(super) fn pairs(
+    setting: &str,
+    given: Option<&[String]>,
+) -> Result<Vec<(String, String)>, SettingsError> {
     split_pairs(setting, given.unwrap_or_default())
 }
 
@@ -233,7 +238,7 @@ fn models(settings: &Settings, judged: &[&str]) -> Result<BTreeMap<String, Strin
         .collect()
 }
 
-fn provider(settings: &Settings) -> Result<ProviderSettings, SettingsError> {
+pub(super) fn provider(settings: &Settings) -> Result<ProviderSettings, SettingsError> {
     let given = &settings.judge;
     let secret = |e: crate::judge::SecretError| SettingsError(e.to_string());
     let mut secrets = Vec::new();
@@ -274,7 +279,54 @@ fn provider(settings: &Settings) -> Result<ProviderSettings, SettingsError> {
     })
 }
 
-fn ledger(settings: &Settings) -> Result<PathBuf, SettingsError> {
+/// How calls go into batches, if they do.
+fn batches(settings: &Settings) -> Result<Option<BatchRules>, SettingsError> {
+    let given = &settings.judge;
+    let flags = [
+        ("batch-wait", &given.batch_wait),
+        ("batch-poll", &given.batch_poll),
+        ("batch-size", &given.batch_size),
+        ("batch-bytes", &given.batch_bytes),
+    ];
+    if !given.batch {
+        return match flags.iter().find(|(_, value)| value.is_some()) {
+            Some((flag, _)) => wrong(format!("--{flag} says how batches go; add --batch")),
+            None => Ok(None),
+        };
+    }
+    if given.replay {
+        return wrong("--replay sends nothing, and --batch submits batches; leave one out".into());
+    }
+    batch_rules(given).map(Some)
+}
+
+/// The rules of batches.
+pub(super) fn batch_rules(given: &JudgeSettings) -> Result<BatchRules, SettingsError> {
+    let usual = BatchLimits::default();
+    let seconds = |flag, text: &Option<String>, unit: f64, otherwise: f64| {
+        let given = number(flag, text.as_deref(), 1e6)?;
+        Ok::<_, SettingsError>(Duration::from_secs_f64(
+            given.map_or(otherwise, |number| number * unit),
+        ))
+    };
+    let lines = count("batch-size", given.batch_size.as_deref(), 1, usual.lines)?;
+    let bytes = count(
+        "batch-bytes",
+        given.batch_bytes.as_deref(),
+        1000,
+        usual.bytes as usize,
+    )?;
+    Ok(BatchRules {
+        wait: seconds("batch-wait", &given.batch_wait, 60.0, 0.0)?,
+        poll: seconds("batch-poll", &given.batch_poll, 1.0, 60.0)?,
+        limits: BatchLimits {
+            lines: lines.unwrap_or(usual.lines),
+            bytes: bytes.map_or(usual.bytes, |bytes| bytes as u64),
+        },
+    })
+}
+
+pub(super) fn ledger(settings: &Settings) -> Result<PathBuf, SettingsError> {
     match &settings.judge.ledger {
         Some(path) => Ok(path.clone()),
         None => match dirs::data_local_dir() {

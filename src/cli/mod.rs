@@ -2,6 +2,7 @@
 
 mod aggregate;
 mod embed;
+mod judge;
 mod judge_file;
 mod judge_request;
 mod listing;
@@ -52,6 +53,8 @@ enum Command {
     Score(score::ScoreArgs),
     /// Count what judges would be asked and what it would cost; sends nothing
     Plan(plan::PlanArgs),
+    /// The ledger's batches of calls to judges, and fetching their results
+    Judge(judge::JudgeArgs),
     /// Session scores from trace signals that exist already; loads no model
     Aggregate(aggregate::AggregateArgs),
     /// Write vectors beside the columns of a file
@@ -78,6 +81,7 @@ impl Cli {
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match self.command {
                 Command::Score(args) => score::run(args, config),
                 Command::Plan(args) => plan::run(args, config),
+                Command::Judge(args) => judge::run(args, config),
                 Command::Aggregate(args) => aggregate::run(args, config),
                 Command::Embed(args) => embed::run(args, config),
                 Command::Runs(args) => runs::run(args),

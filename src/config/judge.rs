@@ -116,6 +116,26 @@ pub struct JudgeSettings {
     /// Send nothing: take answers from the ledger alone
     #[arg(long)]
     pub replay: bool,
+    /// Ask in batches (OpenAI's batch files): cheaper, answered within a day. What is not answered yet is pending; run again
+    /// later to go on
+    #[arg(long)]
+    pub batch: bool,
+    /// Wait so long for batches, in minutes [default: 0]
+    #[arg(long, value_name = "MINUTES")]
+    #[serde(deserialize_with = "text")]
+    pub batch_wait: Option<String>,
+    /// Look at batches every so often while waiting, in seconds [default: 60]
+    #[arg(long, value_name = "SECONDS")]
+    #[serde(deserialize_with = "text")]
+    pub batch_poll: Option<String>,
+    /// Most calls in a batch [default: 50000]
+    #[arg(long, value_name = "N")]
+    #[serde(deserialize_with = "text")]
+    pub batch_size: Option<String>,
+    /// Most bytes of a batch file [default: 200000000]
+    #[arg(long, value_name = "N")]
+    #[serde(deserialize_with = "text")]
+    pub batch_bytes: Option<String>,
 }
 
 /// Keys of the settings file.
@@ -148,9 +168,14 @@ pub(super) const KEYS: &[&str] = &[
     "price",
     "ledger",
     "replay",
+    "batch",
+    "batch_wait",
+    "batch_poll",
+    "batch_size",
+    "batch_bytes",
 ];
 /// Those that are true or false.
-pub(super) const SWITCHES: &[&str] = &["judge_unshared", "replay"];
+pub(super) const SWITCHES: &[&str] = &["judge_unshared", "replay", "batch"];
 
 impl JudgeSettings {
     /// These settings where given, else the others.
@@ -184,6 +209,11 @@ impl JudgeSettings {
             price: self.price.or(other.price),
             ledger: self.ledger.or(other.ledger),
             replay: self.replay || other.replay,
+            batch: self.batch || other.batch,
+            batch_wait: self.batch_wait.or(other.batch_wait),
+            batch_poll: self.batch_poll.or(other.batch_poll),
+            batch_size: self.batch_size.or(other.batch_size),
+            batch_bytes: self.batch_bytes.or(other.batch_bytes),
         }
     }
 }

@@ -52,6 +52,11 @@ pub struct ReplyFormat {
 pub struct CallHash(String);
 
 impl CallHash {
+    /// A hash that was written down.
+    pub(super) fn of_text(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
     /// 32 hexadecimal digits.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -188,6 +193,24 @@ impl CallErrorKind {
             self,
             RateLimited | ServerError | Timeout | Connection | Garbled
         )
+    }
+
+    /// The kind of a name in tables.
+    pub fn named(code: &str) -> Option<Self> {
+        use CallErrorKind::*;
+        [
+            RateLimited,
+            ServerError,
+            Timeout,
+            Connection,
+            Garbled,
+            FormatRejected,
+            TooLong,
+            Denied,
+            Refused,
+        ]
+        .into_iter()
+        .find(|kind| kind.code() == code)
     }
 
     /// Its name in tables.

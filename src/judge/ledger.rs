@@ -7,7 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+mod batches;
+
 use rusqlite::{Connection, OptionalExtension, params};
+
+pub use batches::{BatchEnd, BatchRequest, BatchRows, InBatch, OpenBatch};
 
 use super::call::{Call, CallErrorKind, CallHash, Reply, Usage};
 
@@ -22,7 +26,7 @@ pub struct LedgerError {
 /// How long a write waits for another process.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Counts up when the tables change.
-const FORMAT: i64 = 1;
+const FORMAT: i64 = 2;
 
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS calls (
@@ -164,7 +168,8 @@ impl Ledger {
         }
         connection
             .execute_batch(&format!(
-                "BEGIN IMMEDIATE; {TABLES} PRAGMA user_version = {FORMAT}; COMMIT;"
+                "BEGIN IMMEDIATE; {TABLES} {} PRAGMA user_version = {FORMAT}; COMMIT;",
+                batches::TABLES
             ))
             .map_err(|e| failed(e.to_string()))?;
         let now = chrono::Utc::now().format("%Y%m%dT%H%M%S%.6f");

@@ -38,7 +38,10 @@ pub use evidence::{ContextOverflow, Evidence, WhenTooLong};
 pub use judged_metric::{
     JUDGED, Judged, JudgedMetric, Question, SYSTEM_MESSAGE, Step, judged_metric,
 };
-pub use ledger::{CallLabel, Ledger, LedgerError, Spend, Taken};
+pub use ledger::{
+    BatchEnd, BatchRequest, BatchRows, CallLabel, InBatch, Ledger, LedgerError, OpenBatch, Spend,
+    Taken,
+};
 pub use model_name::{ProviderNotConfigured, check_credentials, resolve};
 pub use price::{Price, PriceError, PriceTable};
 pub use prompt::PromptError;

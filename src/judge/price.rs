@@ -1,6 +1,6 @@
 //! What judge models cost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
@@ -27,7 +27,12 @@ const SHIPPED: &str = include_str!("prices.toml");
 pub struct PriceTable {
     /// The day of the shipped prices, as `YYYY-MM-DD`.
     pub as_of: String,
+    /// What a call costs in a batch, as a share of its price.
+    batch_share: f64,
     models: BTreeMap<String, Price>,
+    /// Models whose price was given: it is taken as it is, in batches too.
+    #[serde(skip)]
+    given: BTreeSet<String>,
 }
 
 /// Prices that can't be used.
@@ -71,12 +76,31 @@ impl PriceTable {
                 }
             };
             table.models.insert(model.clone(), price);
+            table.given.insert(model.clone());
         }
         Ok(table)
     }
 
     /// A model's price: its own, or that of the longest known name that it continues after a hyphen (a dated version).
     pub fn of(&self, model: &str) -> Option<Price> {
+        self.entry(model).map(|(_, price)| price)
+    }
+
+    /// A model's price in a batch: a share of the shipped price; a price that was given stands as it is.
+    pub fn of_batch(&self, model: &str) -> Option<Price> {
+        let (name, price) = self.entry(model)?;
+        let share = match self.given.contains(name) {
+            true => 1.0,
+            false => self.batch_share,
+        };
+        Some(Price {
+            input: price.input * share,
+            output: price.output * share,
+            cached_input: price.cached_input.map(|cached| cached * share),
+        })
+    }
+
+    fn entry(&self, model: &str) -> Option<(&str, Price)> {
         let version_of = |name: &str| {
             let rest = model.strip_prefix(name)?;
             let dated = rest
@@ -87,10 +111,10 @@ impl PriceTable {
         let fitting = self
             .models
             .iter()
-            .filter_map(|(name, price)| Some((version_of(name)?, *price)));
+            .filter_map(|(name, price)| Some((version_of(name)?, name.as_str(), *price)));
         fitting
-            .max_by_key(|(length, _)| *length)
-            .map(|(_, price)| price)
+            .max_by_key(|(length, ..)| *length)
+            .map(|(_, name, price)| (name, price))
     }
 }
 

@@ -63,6 +63,14 @@ pub enum ProviderError {
         /// The model.
         model: String,
     },
+    /// A provider without OpenAI's batch files.
+    #[error(
+        "judge `{model}`: --batch speaks OpenAI's batch files, which this provider has not; leave --batch out, or name an endpoint that has them"
+    )]
+    NoBatches {
+        /// The model.
+        model: String,
+    },
     /// The client could not be made.
     #[error("the HTTP client could not be set up: {0}")]
     Client(String),
@@ -96,16 +104,8 @@ impl HttpJudge {
                 }
             }
         }
-        let http = reqwest::Client::builder()
-            .connect_timeout(settings.connect_timeout)
-            .tcp_nodelay(true)
-            .user_agent(concat!("nightmill/", env!("CARGO_PKG_VERSION")))
-            // Keys must not travel on to wherever an endpoint points.
-            .redirect(reqwest::redirect::Policy::none())
-            .build()
-            .map_err(|e| ProviderError::Client(e.to_string()))?;
         let client = Client::builder()
-            .with_reqwest(http)
+            .with_reqwest(http_client(&settings)?)
             .build()
             .map_err(|e| ProviderError::Client(e.to_string()))?;
         Ok(Self {
@@ -163,13 +163,7 @@ impl HttpJudge {
             }
         }
         let kind = match status {
-            Some(429) => CallErrorKind::RateLimited,
-            Some(401 | 403) => CallErrorKind::Denied,
-            Some(408) => CallErrorKind::Timeout,
-            Some(500..) => CallErrorKind::ServerError,
-            Some(400..=499) => kind_of_refusal(&message),
-            // A redirect or the like.
-            Some(_) => CallErrorKind::Refused,
+            Some(status) => kind_of_status(status, &message),
             None => transport.unwrap_or(CallErrorKind::Garbled),
         };
         CallError {
@@ -251,6 +245,60 @@ pub fn endpoint_of(model: &str, url: Option<&str>) -> String {
     Route::of(model, &settings).map_or_else(|_| String::new(), |route| route.base_url)
 }
 
+/// An endpoint that speaks OpenAI's protocol, and how it is asked.
+pub(super) struct OpenAiEndpoint {
+    /// Up to and with `/v1/`.
+    pub base_url: String,
+    pub key: Option<String>,
+}
+
+/// The endpoint of a model, for what OpenAI's protocol has and the others have not.
+///
+/// # Errors
+/// [`ProviderError`].
+pub(super) fn openai_endpoint(
+    model: &str,
+    settings: &ProviderSettings,
+) -> Result<OpenAiEndpoint, ProviderError> {
+    let route = Route::of(model, settings)?;
+    if route.adapter != AdapterKind::OpenAI {
+        return Err(ProviderError::NoBatches {
+            model: model.to_owned(),
+        });
+    }
+    let key = route.key(settings);
+    if key.is_none() && settings.url.is_none() {
+        return Err(ProviderError::NotConfigured(ProviderNotConfigured {
+            model: model.to_owned(),
+            variable: route.key_variable,
+        }));
+    }
+    Ok(OpenAiEndpoint {
+        base_url: route.base_url,
+        key,
+    })
+}
+
+/// The name of a model as its endpoint knows it.
+pub(super) fn name_at_endpoint(model: &str, settings: &ProviderSettings) -> String {
+    Route::of(model, settings).map_or_else(|_| model.to_owned(), |route| route.name)
+}
+
+/// The client that all requests go through.
+///
+/// # Errors
+/// [`ProviderError::Client`].
+pub(super) fn http_client(settings: &ProviderSettings) -> Result<reqwest::Client, ProviderError> {
+    reqwest::Client::builder()
+        .connect_timeout(settings.connect_timeout)
+        .tcp_nodelay(true)
+        .user_agent(concat!("nightmill/", env!("CARGO_PKG_VERSION")))
+        // Keys must not travel on to wherever an endpoint points.
+        .redirect(reqwest::redirect::Policy::none())
+        .build()
+        .map_err(|e| ProviderError::Client(e.to_string()))
+}
+
 /// How a model is reached.
 struct Route {
     adapter: AdapterKind,
@@ -309,6 +357,19 @@ impl Route {
     }
 }
 
+/// What an answer of this status, that is no success, means.
+pub(super) fn kind_of_status(status: u16, message: &str) -> CallErrorKind {
+    match status {
+        429 => CallErrorKind::RateLimited,
+        401 | 403 => CallErrorKind::Denied,
+        408 => CallErrorKind::Timeout,
+        500.. => CallErrorKind::ServerError,
+        400..=499 => kind_of_refusal(message),
+        // A redirect or the like.
+        _ => CallErrorKind::Refused,
+    }
+}
+
 /// What a refusal below 500 is about.
 fn kind_of_refusal(message: &str) -> CallErrorKind {
     let message = message.to_lowercase();
@@ -345,7 +406,7 @@ fn seconds_to_wait(header: &str) -> Option<f64> {
     })
 }
 
-fn with_causes(error: &dyn std::error::Error) -> String {
+pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut message = error.to_string();
     let mut cause = error.source();
     while let Some(source) = cause {
@@ -356,7 +417,7 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 }
 
 /// An error text that fits a table: providers send whole pages.
-fn shortened(message: &str) -> String {
+pub(super) fn shortened(message: &str) -> String {
     const MOST: usize = 500;
     match message.char_indices().nth(MOST) {
         Some((end, _)) => format!("{}…", &message[..end]),

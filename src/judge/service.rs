@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{OnceCell, Semaphore};
 
+use super::batch::{BatchCounts, BatchDesk, BatchDeskError, PutError};
 use super::breaker::{Breaker, BreakerRules};
 use super::budget::{Budget, Spent};
 use super::call::{Call, CallError, CallErrorKind, CallHash, Judge, Reply, Usage};
-use super::ledger::{Attempt, CallLabel, Ledger, LedgerError};
+use super::ledger::{Attempt, CallLabel, InBatch, Ledger, LedgerError};
 use super::price::PriceTable;
 use super::rate::RateGate;
 use super::secret::Secrets;
@@ -43,6 +44,8 @@ impl Default for Retries {
 pub struct ServiceParts {
     /// Answers calls; `None` answers from the ledger alone.
     pub judge: Option<Arc<dyn Judge>>,
+    /// Gathers calls for batches, instead of a judge that answers.
+    pub batches: Option<BatchDesk>,
     /// Where the model is asked; decides hashes when there is no judge.
     pub endpoint: Arc<dyn Fn(&str) -> String + Send + Sync>,
     /// Keeps every call.
@@ -74,6 +77,11 @@ pub enum Unanswered {
     /// The call is not in the ledger and nothing may be sent.
     #[error("not judged: the ledger has no answer")]
     NotInLedger,
+    /// The call waits for the result of a batch.
+    #[error(
+        "not judged yet: the question waits for the result of a batch; collect it with `nightmill judge --collect`, or run again"
+    )]
+    InBatch,
     /// The call failed for good.
     #[error("{code}: {message}")]
     Failed {
@@ -90,7 +98,7 @@ pub enum Unanswered {
 impl Unanswered {
     /// Whether the call was never given a chance, so that a later run can still make it.
     pub fn pending(&self) -> bool {
-        matches!(self, Self::Capped(_) | Self::NotInLedger)
+        matches!(self, Self::Capped(_) | Self::NotInLedger | Self::InBatch)
     }
 }
 
@@ -107,7 +115,7 @@ pub struct CallCounts {
     pub answered: u64,
     /// Failed for good.
     pub failed: u64,
-    /// Not sent, because a cap was reached or nothing may be sent.
+    /// Not sent, because a cap was reached, nothing may be sent, or they wait for a batch.
     pub withheld: u64,
 }
 
@@ -210,6 +218,26 @@ impl JudgeService {
             return Err(Unanswered::Failed {
                 code: CallErrorKind::FormatRejected.code(),
                 message,
+            });
+        }
+        match self.parts.ledger.in_batch(hash).map_err(in_ledger)? {
+            None => {}
+            // Whoever asks it now pays twice.
+            Some(InBatch::Waiting) => return Err(Unanswered::InBatch),
+            Some(InBatch::Failed { kind, message }) => {
+                return Err(Unanswered::Failed {
+                    code: kind.code(),
+                    message,
+                });
+            }
+        }
+        if let Some(desk) = &self.parts.batches {
+            return Err(match desk.put(call, hash, label, &self.parts.budget) {
+                Ok(()) => Unanswered::InBatch,
+                Err(PutError::Capped(e)) => Unanswered::Capped(e.to_string()),
+                Err(PutError::Io(e)) => Unanswered::Ledger(format!(
+                    "a question can't be kept beside the ledger: {e}; free its disk"
+                )),
             });
         }
         let Some(judge) = &self.parts.judge else {
@@ -346,6 +374,50 @@ impl JudgeService {
     /// What is spent or set aside.
     pub fn spent(&self) -> Spent {
         self.parts.budget.spent()
+    }
+
+    /// What comes back from batches of earlier runs, before this one asks.
+    ///
+    /// # Errors
+    /// [`BatchDeskError`].
+    pub async fn collect_batches(&self) -> Result<(), BatchDeskError> {
+        if let Some(desk) = &self.parts.batches {
+            desk.collect(Some(&self.parts.budget)).await?;
+        }
+        Ok(())
+    }
+
+    /// Submits the calls that wait for a batch, and waits for results until that moment, looking every `pause`. True if
+    /// something came, so that asking again brings further.
+    ///
+    /// # Errors
+    /// [`BatchDeskError`].
+    pub async fn go_on_with_batches(
+        &self,
+        until: Instant,
+        pause: Duration,
+    ) -> Result<bool, BatchDeskError> {
+        let Some(desk) = &self.parts.batches else {
+            return Ok(false);
+        };
+        desk.submit().await?;
+        if until <= Instant::now() {
+            return Ok(false);
+        }
+        let collected = desk.wait(until, pause, Some(&self.parts.budget)).await?;
+        Ok(collected.answered + collected.failed + collected.again > 0)
+    }
+
+    /// What batches came to so far; none if this service submits none.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub fn batches(&self) -> Result<Option<BatchCounts>, LedgerError> {
+        self.parts
+            .batches
+            .as_ref()
+            .map(BatchDesk::counts)
+            .transpose()
     }
 
     /// The ledger.

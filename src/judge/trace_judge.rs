@@ -108,6 +108,7 @@ impl Unjudged {
         let code = match unanswered {
             Unanswered::Capped(_) => "cap_reached",
             Unanswered::NotInLedger => "not_in_ledger",
+            Unanswered::InBatch => "in_batch",
             Unanswered::Ledger(_) => "ledger",
             Unanswered::Failed { code, .. } => code,
         };

@@ -41,6 +41,7 @@ pub fn text(summary: &Summary) -> String {
     let _ = write_counts(&mut out, summary);
     let _ = write_metrics(&mut out, summary);
     let _ = write_conversations(&mut out, summary);
+    let _ = write_batches(&mut out, summary);
     let _ = write_worst(&mut out, summary);
     let _ = write_problems(&mut out, summary);
     let _ = write_end(&mut out, summary);
@@ -117,6 +118,27 @@ fn write_metrics(out: &mut String, s: &Summary) -> std::fmt::Result {
         )?;
     }
     Ok(())
+}
+
+fn write_batches(out: &mut String, s: &Summary) -> std::fmt::Result {
+    let Some(b) = s.judge.as_ref().and_then(|j| j.batches.as_ref()) else {
+        return Ok(());
+    };
+    writeln!(
+        out,
+        "\nbatches: {} submitted with {}; {} ended: {} answered, {} failed, {} to be asked again; {} waiting{}",
+        grouped(b.submitted),
+        counted(b.requests, "question"),
+        grouped(b.collected.ended),
+        grouped(b.collected.answered),
+        grouped(b.collected.failed),
+        grouped(b.collected.again),
+        grouped(b.waiting),
+        match b.waiting {
+            0 => "",
+            _ => "; run again later to go on",
+        }
+    )
 }
 
 fn write_conversations(out: &mut String, s: &Summary) -> std::fmt::Result {

@@ -324,7 +324,7 @@ async fn ask(
                     unanswered.to_string(),
                 ));
             }
-            Unanswered::Capped(_) | Unanswered::NotInLedger => {
+            Unanswered::Capped(_) | Unanswered::NotInLedger | Unanswered::InBatch => {
                 return Ok(Asked::Pending(unanswered.to_string()));
             }
         }

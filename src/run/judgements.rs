@@ -68,7 +68,7 @@ impl Judgements {
             connection.pragma_update(None, "journal_mode", "OFF")?;
             connection.pragma_update(None, "synchronous", "OFF")?;
             connection.execute_batch(
-                "CREATE TABLE judgements (trace_id TEXT, metric TEXT, status INTEGER, score REAL, \
+                "DROP TABLE IF EXISTS judgements; CREATE TABLE judgements (trace_id TEXT, metric TEXT, status INTEGER, score REAL, \
                  reason TEXT, metadata TEXT, model TEXT, PRIMARY KEY (trace_id, metric)) WITHOUT ROWID",
             )?;
             Ok(connection)

@@ -14,6 +14,7 @@ use super::conversations::{ConversationRequest, ConversationSummary};
 use super::judgements::{Judgement, Judgements, Status};
 use super::signals_file::GivenSignals;
 use super::{Rules, RunError};
+use crate::judge::batch::{BatchClient, BatchCounts, BatchDesk, BatchLimits};
 use crate::judge::{
     AskingRules, BreakerRules, Budget, CallCounts, Caps, Evidence, HttpJudge, Judge, JudgeService,
     JudgedMetric, Ledger, PriceTable, ProviderSettings, RateGate, RateLimits, Retries,
@@ -32,6 +33,8 @@ pub struct JudgeRequest {
     pub provider: ProviderSettings,
     /// Send nothing; the ledger alone answers.
     pub replay: bool,
+    /// How calls go into batches, if they do.
+    pub batches: Option<BatchRules>,
     /// The ledger's file.
     pub ledger: PathBuf,
     /// Most that the run may spend.
@@ -60,6 +63,17 @@ pub struct JudgeRequest {
     pub when_too_long: WhenTooLong,
     /// How sessions are judged as conversations, if they are.
     pub conversation: Option<ConversationRequest>,
+}
+
+/// How calls go into batches.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchRules {
+    /// How long the run waits for results.
+    pub wait: Duration,
+    /// How often it looks.
+    pub poll: Duration,
+    /// What a batch file may hold.
+    pub limits: BatchLimits,
 }
 
 impl JudgeRequest {
@@ -104,6 +118,7 @@ impl JudgeRequest {
                 WhenTooLong::Cut => "cut",
             },
             "replay": self.replay,
+            "batch": self.batches.is_some(),
             "conversation": conversation,
         })
     }
@@ -119,7 +134,19 @@ impl JudgeRequest {
     ) -> Result<JudgeService, RunError> {
         let models = &self.models(metrics);
         let request = |e: &dyn std::fmt::Display| RunError::Request(e.to_string());
-        let judge: Option<Arc<dyn Judge>> = match self.replay {
+        let ledger = Arc::new(Ledger::open(&self.ledger).map_err(|e| request(&e))?);
+        let batches = match &self.batches {
+            None => None,
+            Some(rules) => {
+                let provider = self.provider.clone();
+                let client =
+                    BatchClient::new(provider, models, self.retries).map_err(|e| request(&e))?;
+                let (ledger, prices) = (Arc::clone(&ledger), self.prices.clone());
+                let desk = BatchDesk::new(client, ledger, prices, rules.limits);
+                Some(desk.map_err(|e| request(&e))?)
+            }
+        };
+        let judge: Option<Arc<dyn Judge>> = match self.replay || batches.is_some() {
             true => None,
             false => {
                 let judge =
@@ -138,7 +165,8 @@ impl JudgeRequest {
         Ok(JudgeService::new(ServiceParts {
             judge,
             endpoint: Arc::new(move |model| endpoint_of(model, url.as_deref())),
-            ledger: Arc::new(Ledger::open(&self.ledger).map_err(|e| request(&e))?),
+            ledger,
+            batches,
             budget: Budget::new(self.caps),
             gate: RateGate::new(self.limits),
             prices: self.prices.clone(),
@@ -278,6 +306,9 @@ pub struct JudgeSummary {
     pub conversations: Option<ConversationSummary>,
     /// Where answers came from.
     pub calls: CallCounts,
+    /// What became of batches, if calls go into batches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batches: Option<BatchCounts>,
     /// What this run sent, by metric; a stage that metrics share is under the one that asked first.
     pub spend: Vec<Spend>,
     /// The day of the shipped prices.
@@ -482,6 +513,9 @@ pub(super) fn summarise(
         metrics: metrics.collect(),
         conversations,
         calls: service.counts(),
+        batches: service
+            .batches()
+            .map_err(|e| RunError::Plan(e.to_string()))?,
         spend,
         prices_as_of: request.prices.as_of.clone(),
         ledger: service.ledger().path().display().to_string(),

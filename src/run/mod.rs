@@ -35,7 +35,7 @@ pub use history::{
     HistoryError, RunStatus, ScoreQuery, StoredRun, find_runs, read_run, read_scores,
     stored_metrics,
 };
-pub use judging::{JudgeRequest, JudgeSummary, JudgedMetricSummary};
+pub use judging::{BatchRules, JudgeRequest, JudgeSummary, JudgedMetricSummary};
 pub use plan::{PlanSummary, PlannedMetric, plan};
 pub use score::{Progress, ScoreRequest, score};
 pub use summary::{Distribution, Gate, GateResult, MetricSummary, Summary, WorstSession};

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use arrow::array::AsArray;
 use datafusion::prelude::{DataFrame, SessionContext};
@@ -22,6 +23,7 @@ use crate::engine::{
     EngineOptions, ScorePlan, SessionPlan, Tap, engine_session, for_each_batch, traces_table,
 };
 use crate::judge::JudgeService;
+use crate::judge::batch::BatchDeskError;
 use crate::metric::SIGNALS;
 use crate::trace::{
     BatchLimits, DocumentSource, ReadOptions, SourceFile, TraceColumns, TraceSource,
@@ -120,7 +122,6 @@ impl Passes<'_> {
         given: &GivenSignals,
         run: &RunDirectory,
     ) -> Result<Judged, RunError> {
-        let rules = &self.request.rules;
         let passing = match &judge.condition {
             None => None,
             Some(condition) => Some(self.passing(condition, files, given, &run.work()).await?),
@@ -129,25 +130,60 @@ impl Passes<'_> {
             files.to_vec(),
             self.request.map.clone(),
         ));
-        let selection = judging::select(judge, &documents, passing.as_ref(), self.merge_repeated)?;
+        let Some(batches) = judge.batches else {
+            let passing = passing.as_ref();
+            return self
+                .judge_once(judge, judges, &documents, given, run, passing)
+                .await;
+        };
+        let stopped = |e: BatchDeskError| RunError::Plan(e.to_string());
+        let until = Instant::now() + batches.wait;
+        judges.collect_batches().await.map_err(stopped)?;
+        loop {
+            let passing = passing.as_ref();
+            let mut judged = self
+                .judge_once(judge, judges, &documents, given, run, passing)
+                .await?;
+            // What came back lets later stages be asked.
+            let further = judges.go_on_with_batches(until, batches.poll).await;
+            if !further.map_err(stopped)? {
+                let counts = judges.batches();
+                judged.summary.batches = counts.map_err(|e| RunError::Plan(e.to_string()))?;
+                return Ok(judged);
+            }
+        }
+    }
+
+    /// Chooses traces and judges them, as far as there are answers.
+    async fn judge_once(
+        &self,
+        judge: &JudgeRequest,
+        judges: &JudgeService,
+        documents: &Arc<DocumentSource>,
+        given: &GivenSignals,
+        run: &RunDirectory,
+        passing: Option<&HashSet<String>>,
+    ) -> Result<Judged, RunError> {
+        let rules = &self.request.rules;
+        let selection = judging::select(judge, documents, passing, self.merge_repeated)?;
         let chosen = selection.count();
         tracing::info!(traces = chosen, "judging");
         let sessions = match &judge.conversation {
             None => Vec::new(),
-            Some(_) => conversation_sessions::choose(&documents, &selection, self.merge_repeated)?,
+            Some(_) => conversation_sessions::choose(documents, &selection, self.merge_repeated)?,
         };
         let traces = match judging::judged_metrics(rules).is_empty() {
             true => None,
             false => {
                 let store = Judgements::create(&run.work())?;
-                let documents = Arc::clone(&documents);
+                let documents = Arc::clone(documents);
                 let judged =
                     judging::judge_all(judge, rules, judges, documents, selection, given, store);
                 Some(judged.await?)
             }
         };
         let conversations = self
-            .judge_conversations(judge, judges, documents, sessions, run)
+            .judge_conversations(judge, judges, Arc::clone(documents), sessions, run)
             .await?;
         let of_sessions = conversations.as_ref().map(|c| c.summary.clone());
         let summary =

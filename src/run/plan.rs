@@ -148,7 +148,11 @@ pub fn plan(request: &ScoreRequest, judge: &JudgeRequest) -> Result<PlanSummary,
             completion: metric.reply_tokens,
             cached: 0,
         };
-        metric.cost = judge.prices.of(&metric.model).map(|price| price.of(usage));
+        let price = match judge.batches {
+            Some(_) => judge.prices.of_batch(&metric.model),
+            None => judge.prices.of(&metric.model),
+        };
+        metric.cost = price.map(|price| price.of(usage));
     }
     let sum = |count: fn(&PlannedMetric) -> u64| planned.iter().map(count).sum();
     let total = PlannedMetric {

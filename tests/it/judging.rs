@@ -1,5 +1,6 @@
 //! Judged metrics by the program itself, against a scripted judge on loopback.
 
+mod batches;
 mod caps;
 mod choice;
 mod faults;

@@ -1,13 +1,25 @@
-//! Batch files of judge calls, OpenAI's form: requests out, results in. Nothing in here sends or fetches them, and no
-//! command does either: a library's part.
+//! Batches of judge calls, OpenAI's form: cheaper, and answered within a day.
+//!
+//! ```text
+//! calls ─ desk ─ request files ─ client ─ endpoint
+//! ledger ─ collection ─ result files ─ client ─ endpoint
+//! ```
 //!
 //! A request's hash is its `custom_id`: results come in any order and over several nights, and find their request by it.
 
+mod body;
+mod client;
+mod collection;
+mod desk;
 mod object;
 mod request_file;
 mod result_file;
 mod result_join;
 
+pub use client::{BatchClient, BatchClientError};
+pub use collection::Collected;
+pub(super) use desk::PutError;
+pub use desk::{BatchCounts, BatchDesk, BatchDeskError};
 pub use object::{BatchError, BatchObject, BatchObjectError, BatchStatus, RequestCounts};
 pub use request_file::{BatchLimits, MAX_CUSTOM_ID, RequestFileError, RequestFiles, WrittenFile};
 pub use result_file::{

@@ -49,6 +49,7 @@ impl Judge for Script {
 fn service(script: Option<&Arc<Script>>, ledger: &Path, caps: Caps) -> JudgeService {
     JudgeService::new(ServiceParts {
         judge: script.map(|script| Arc::clone(script) as Arc<dyn Judge>),
+        batches: None,
         endpoint: Arc::new(|_: &str| "here".to_owned()),
         ledger: Arc::new(Ledger::open(ledger).unwrap()),
         budget: Budget::new(caps),

@@ -1,0 +1,314 @@
+//! What came of batches, into the ledger.
+
+use std::fs::File;
+use std::io::{BufReader, Seek};
+
+use serde::Serialize;
+
+use super::client::BatchClient;
+use super::desk::BatchDeskError;
+use super::{
+    BatchObject, BatchOutcome, BatchReply, BatchResult, BatchStatus, BatchUsage, ResultJoin,
+    read_results,
+};
+use crate::judge::call::{CallErrorKind, Reply, Usage};
+use crate::judge::ledger::{BatchEnd, BatchRows, Ledger, OpenBatch};
+use crate::judge::price::{Price, PriceTable};
+use crate::judge::provider::{kind_of_status, shortened};
+
+/// What was collected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Collected {
+    /// Batches that came to an end, whichever.
+    pub ended: u64,
+    /// Batches that are still under way, when it was last looked.
+    pub open: u64,
+    /// Calls with an answer.
+    pub answered: u64,
+    /// Calls that failed for good.
+    pub failed: u64,
+    /// Calls that were not run, or failed for a time: they go into the next batch.
+    pub again: u64,
+}
+
+impl Collected {
+    /// Adds what was collected later; `open` is as it is there.
+    pub(super) fn add(&mut self, later: &Self) {
+        self.ended += later.ended;
+        self.open = later.open;
+        self.answered += later.answered;
+        self.failed += later.failed;
+        self.again += later.again;
+    }
+}
+
+/// Looks at every open batch of the client's endpoint and writes down what came of those that ended.
+pub(super) async fn collect(
+    client: &BatchClient,
+    ledger: &Ledger,
+    prices: &PriceTable,
+) -> Result<Collected, BatchDeskError> {
+    let mut collected = Collected::default();
+    let endpoint = client.shown_endpoint();
+    for batch in ledger.open_batches()? {
+        if batch.endpoint != endpoint {
+            continue;
+        }
+        let found = match &batch.id {
+            Some(id) => Some(client.look(id).await?),
+            None => client.find(&batch.key).await?,
+        };
+        let Some(found) = found else {
+            // The process ended before it created the batch.
+            end_without_results(client, ledger, &batch, ("never created", None))?;
+            continue;
+        };
+        ledger.batch_stands(&batch.key, &found.id, found.status.as_str())?;
+        if !found.status.is_final() {
+            collected.open += 1;
+            continue;
+        }
+        collected.ended += 1;
+        if let BatchStatus::Failed { errors } = &found.status {
+            let errors: Vec<String> = errors
+                .iter()
+                .map(|e| match e.line {
+                    Some(line) => format!("{}: {} (line {line})", e.code, e.message),
+                    None => format!("{}: {}", e.code, e.message),
+                })
+                .collect();
+            let message = client.scrub(&errors.join("; "));
+            let message = format!("the provider refused the batch: {}", shortened(&message));
+            tracing::warn!(batch = %found.id, "{message}");
+            let ended = ("failed", Some(message.as_str()));
+            collected.failed += end_without_results(client, ledger, &batch, ended)?;
+            continue;
+        }
+        let results = fetch(client, &found).await?;
+        let ended = end_with_results(client, ledger, prices, &batch, &found, results)?;
+        tracing::info!(batch = %found.id, answered = ended.answered, failed = ended.failed, again = ended.again, "batch collected");
+        collected.answered += ended.answered;
+        collected.failed += ended.failed;
+        collected.again += ended.again;
+    }
+    Ok(collected)
+}
+
+/// Ends a batch that has no results: with a message its calls failed, without they are free again.
+fn end_without_results(
+    client: &BatchClient,
+    ledger: &Ledger,
+    batch: &OpenBatch,
+    (status, message): (&str, Option<&str>),
+) -> Result<u64, BatchDeskError> {
+    let waiting = ledger.waiting_in(&batch.key)?;
+    let attempts = client.retries().attempts;
+    ledger.end_batch(batch, (status, message), attempts, |rows| {
+        for hash in &waiting {
+            let end = match message {
+                Some(message) => BatchEnd::Failed {
+                    kind: CallErrorKind::Refused,
+                    message,
+                    usage: None,
+                    cost: None,
+                },
+                None => BatchEnd::NotRun {
+                    message: "the batch was never created",
+                },
+            };
+            rows.put(hash, &end).map_err(|e| ledger.broken(&e))?;
+        }
+        Ok::<u64, BatchDeskError>(waiting.len() as u64)
+    })
+}
+
+/// The files of results, as far as there are any.
+async fn fetch(client: &BatchClient, batch: &BatchObject) -> Result<Vec<File>, BatchDeskError> {
+    let mut files = Vec::new();
+    for id in [&batch.output_file_id, &batch.error_file_id]
+        .into_iter()
+        .flatten()
+    {
+        let file = tempfile::tempfile()?;
+        client.fetch(id, &file).await?;
+        files.push(file);
+    }
+    Ok(files)
+}
+
+fn end_with_results(
+    client: &BatchClient,
+    ledger: &Ledger,
+    prices: &PriceTable,
+    batch: &OpenBatch,
+    found: &BatchObject,
+    files: Vec<File>,
+) -> Result<Collected, BatchDeskError> {
+    let price = prices.of_batch(&batch.model);
+    let mut join = ResultJoin::new(ledger.waiting_in(&batch.key)?);
+    let mut ended = Collected::default();
+    let attempts = client.retries().attempts;
+    let status = (found.status.as_str(), None);
+    ledger.end_batch(batch, status, attempts, |rows| {
+        let mut write = Writer {
+            client,
+            rows,
+            price,
+            ended: &mut ended,
+            failed: None,
+        };
+        // Replies first: whoever has one did not fail, wherever else its id stands.
+        for replies in [true, false] {
+            for file in &files {
+                let mut file = file;
+                file.rewind()?;
+                let read = read_results(BufReader::new(file), |result| {
+                    let result = with_empty_texts(result);
+                    let is_reply = matches!(result.outcome, BatchOutcome::Reply(_));
+                    if is_reply != replies {
+                        return;
+                    }
+                    if let Some(result) = join.take(result) {
+                        write.put(&result);
+                    }
+                })?;
+                if replies && read.bad > 0 {
+                    let first = read.bad_lines.first();
+                    tracing::warn!(batch = %found.id, lines = read.bad, ?first, "lines of results can't be read");
+                }
+            }
+        }
+        let failed = write.failed.take();
+        if let Some(e) = failed {
+            return Err(ledger.broken(&e).into());
+        }
+        let summary = join.finish();
+        if summary.unknown > 0 {
+            tracing::warn!(batch = %found.id, lines = summary.unknown, "results of calls that were not asked");
+        }
+        let message = format!("the batch is {} and has no result of it", found.status.as_str());
+        for hash in &summary.missing {
+            ended.again += 1;
+            let end = BatchEnd::NotRun { message: &message };
+            rows.put(hash, &end).map_err(|e| ledger.broken(&e))?;
+        }
+        Ok::<(), BatchDeskError>(())
+    })?;
+    Ok(ended)
+}
+
+/// An answer without text is an answer, and no verdict: as it is without batches.
+fn with_empty_texts(mut result: BatchResult) -> BatchResult {
+    if let BatchOutcome::Failed { code, usage, .. } = &result.outcome
+        && matches!(
+            code.as_deref(),
+            Some("refusal" | "content_filter" | "no_text")
+        )
+    {
+        result.outcome = BatchOutcome::Reply(BatchReply {
+            text: String::new(),
+            model: None,
+            usage: *usage,
+            finish_reason: None,
+        });
+    }
+    result
+}
+
+struct Writer<'w, 'l> {
+    client: &'w BatchClient,
+    rows: &'w BatchRows<'l>,
+    price: Option<Price>,
+    ended: &'w mut Collected,
+    failed: Option<rusqlite::Error>,
+}
+
+impl Writer<'_, '_> {
+    fn put(&mut self, result: &BatchResult) {
+        let usage = |usage: Option<BatchUsage>| {
+            usage.map(|u| Usage {
+                prompt: u.prompt,
+                completion: u.completion,
+                cached: u.cached,
+            })
+        };
+        let cost =
+            |usage: Option<Usage>| self.price.zip(usage).map(|(price, usage)| price.of(usage));
+        let written = match &result.outcome {
+            BatchOutcome::Reply(reply) => {
+                self.ended.answered += 1;
+                let usage = usage(reply.usage);
+                let reply = Reply {
+                    text: self.client.scrub(&reply.text),
+                    model: self
+                        .client
+                        .scrub(reply.model.as_deref().unwrap_or_default()),
+                    usage,
+                    cut_off: reply.finish_reason.as_deref() == Some("length"),
+                };
+                let end = BatchEnd::Answered {
+                    reply: &reply,
+                    cost: cost(usage),
+                };
+                self.rows.put(&result.custom_id, &end)
+            }
+            BatchOutcome::Expired => {
+                self.ended.again += 1;
+                let message = "the batch expired before this call";
+                self.rows
+                    .put(&result.custom_id, &BatchEnd::NotRun { message })
+            }
+            BatchOutcome::Failed {
+                status,
+                code,
+                message,
+                usage: paid,
+            } => {
+                let said = format!("{} {message}", code.as_deref().unwrap_or_default());
+                let kind = kind_of_failure(*status, &said);
+                match kind.passes() {
+                    true => self.ended.again += 1,
+                    false => self.ended.failed += 1,
+                }
+                let usage = usage(*paid);
+                let message = shortened(&self.client.scrub(said.trim()));
+                let end = BatchEnd::Failed {
+                    kind,
+                    message: &message,
+                    usage,
+                    cost: cost(usage),
+                };
+                self.rows.put(&result.custom_id, &end)
+            }
+        };
+        if let Err(e) = written {
+            self.failed.get_or_insert(e);
+        }
+    }
+}
+
+/// What a failed line of a batch means. Without a status it was not run, or the server broke.
+fn kind_of_failure(status: Option<u16>, said: &str) -> CallErrorKind {
+    match status {
+        Some(status) if !(200..300).contains(&status) => kind_of_status(status, said),
+        _ => CallErrorKind::ServerError,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_without_status_pass() {
+        assert_eq!(kind_of_failure(None, "x"), CallErrorKind::ServerError);
+        assert_eq!(kind_of_failure(Some(200), "x"), CallErrorKind::ServerError);
+        assert_eq!(kind_of_failure(Some(400), "bad"), CallErrorKind::Refused);
+        assert_eq!(kind_of_failure(Some(429), ""), CallErrorKind::RateLimited);
+        let said = "invalid response_format";
+        assert_eq!(
+            kind_of_failure(Some(400), said),
+            CallErrorKind::FormatRejected
+        );
+    }
+}

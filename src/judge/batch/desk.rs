@@ -1,0 +1,369 @@
+//! The desk where calls wait for the next batch: it gathers them, submits them, and fetches what came of earlier ones.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Seek, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::body::chat_completion;
+use super::client::{BatchClient, BatchClientError};
+use super::collection::{Collected, collect};
+use super::{BatchLimits, RequestFileError, RequestFiles};
+use crate::judge::budget::{Budget, SetAside};
+use crate::judge::call::{Call, CallHash, Usage};
+use crate::judge::ledger::{BatchRequest, CallLabel, InBatch, Ledger, LedgerError};
+use crate::judge::price::{Price, PriceTable};
+use crate::judge::provider::name_at_endpoint;
+
+/// How long to wait for another process that submits or collects.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// What stops batches.
+#[derive(Debug, thiserror::Error)]
+pub enum BatchDeskError {
+    /// The endpoint. What was submitted is in the ledger.
+    #[error("{0}; what was submitted is in the ledger, run again to go on")]
+    Endpoint(#[from] BatchClientError),
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// A request does not fit a batch file.
+    #[error(transparent)]
+    Request(#[from] RequestFileError),
+    /// Requests or results can't be kept aside.
+    #[error("a file beside the ledger can't be used: {0}; free its disk")]
+    Io(#[from] io::Error),
+    /// Another process does not come to an end.
+    #[error("another process has been submitting or collecting batches of this ledger for {} s; wait for it, or end it", PATIENCE.as_secs())]
+    Busy,
+}
+
+/// What batches came to in a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct BatchCounts {
+    /// Batches submitted.
+    pub submitted: u64,
+    /// Calls in them.
+    pub requests: u64,
+    /// What came back.
+    #[serde(flatten)]
+    pub collected: Collected,
+    /// Calls that still wait, in batches of any run.
+    pub waiting: u64,
+}
+
+/// A call that waits for the next batch.
+#[derive(Deserialize, Serialize)]
+struct Line {
+    request: BatchRequest,
+    body: Value,
+}
+
+struct Queue {
+    lines: BufWriter<File>,
+    count: u64,
+    /// What was set aside for calls of this run, until their results are there.
+    asides: HashMap<CallHash, (SetAside, Option<Price>)>,
+    counts: BatchCounts,
+}
+
+/// Gathers calls and brings them to the endpoint in batches.
+pub struct BatchDesk {
+    client: BatchClient,
+    ledger: Arc<Ledger>,
+    prices: PriceTable,
+    limits: BatchLimits,
+    queue: Mutex<Queue>,
+}
+
+impl BatchDesk {
+    /// A desk without calls. They are kept in a file beside the ledger until they are submitted.
+    ///
+    /// # Errors
+    /// [`BatchDeskError::Io`].
+    pub fn new(
+        client: BatchClient,
+        ledger: Arc<Ledger>,
+        prices: PriceTable,
+        limits: BatchLimits,
+    ) -> Result<Self, BatchDeskError> {
+        let lines = BufWriter::new(tempfile::tempfile_in(folder_of(&ledger))?);
+        Ok(Self {
+            client,
+            ledger,
+            prices,
+            limits,
+            queue: Mutex::new(Queue {
+                lines,
+                count: 0,
+                asides: HashMap::new(),
+                counts: BatchCounts::default(),
+            }),
+        })
+    }
+
+    fn queue(&self) -> std::sync::MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a call on the desk, if the budget has room for it.
+    ///
+    /// # Errors
+    /// What `set_aside` says, or that the call can't be kept.
+    pub(in crate::judge) fn put(
+        &self,
+        call: &Call,
+        hash: &CallHash,
+        label: CallLabel<'_>,
+        budget: &Budget,
+    ) -> Result<(), PutError> {
+        let mut queue = self.queue();
+        if queue.asides.contains_key(hash) {
+            return Ok(());
+        }
+        let price = self.prices.of_batch(&call.model);
+        let aside = budget.set_aside(call, price).map_err(PutError::Capped)?;
+        let line = Line {
+            request: BatchRequest {
+                hash: hash.as_str().to_owned(),
+                metric: label.metric.to_owned(),
+                stage: label.stage.to_owned(),
+                prompt: call.prompt.name.to_owned(),
+                prompt_version: call.prompt.version,
+                model: call.model.clone(),
+            },
+            body: chat_completion(call, &name_at_endpoint(&call.model, self.client.settings())),
+        };
+        let written = serde_json::to_writer(&mut queue.lines, &line)
+            .map_err(io::Error::from)
+            .and_then(|()| queue.lines.write_all(b"\n"));
+        written.map_err(PutError::Io)?;
+        queue.count += 1;
+        queue.asides.insert(hash.clone(), (aside, price));
+        Ok(())
+    }
+
+    /// Submits what is on the desk.
+    ///
+    /// # Errors
+    /// [`BatchDeskError`]; batches that were submitted before it are in the ledger.
+    pub async fn submit(&self) -> Result<(), BatchDeskError> {
+        let lines = {
+            let mut queue = self.queue();
+            if queue.count == 0 {
+                return Ok(());
+            }
+            let fresh = BufWriter::new(tempfile::tempfile_in(folder_of(&self.ledger))?);
+            let lines = std::mem::replace(&mut queue.lines, fresh);
+            queue.count = 0;
+            let mut lines = lines.into_inner().map_err(|e| e.into_error())?;
+            lines.rewind()?;
+            lines
+        };
+        let _lock = lock(&self.ledger).await?;
+        for (model, files) in self.request_files(lines)? {
+            for (file, bytes, requests) in files {
+                self.submit_file(&model, file, bytes, &requests).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Files of requests by model: a batch has one. Calls that another process asked meanwhile are left out.
+    #[allow(
+        clippy::type_complexity,
+        reason = "what a model's files are, used once"
+    )]
+    fn request_files(
+        &self,
+        lines: File,
+    ) -> Result<Vec<(String, Vec<(File, u64, Vec<BatchRequest>)>)>, BatchDeskError> {
+        let folder = folder_of(&self.ledger).to_owned();
+        let mut models = HashMap::new();
+        for line in BufReader::new(lines).lines() {
+            let line: Line = serde_json::from_str(&line?).map_err(io::Error::from)?;
+            let hash = CallHash::of_text(&line.request.hash);
+            let asked = self.ledger.answer(&hash)?.is_some()
+                || self.ledger.in_batch(&hash)? == Some(InBatch::Waiting);
+            if asked {
+                continue;
+            }
+            let model = line.request.model.clone();
+            let (files, requests) = match models.entry(model) {
+                std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
+                std::collections::hash_map::Entry::Vacant(entry) => {
+                    let folder = folder.clone();
+                    let open = move |_| tempfile::tempfile_in(&folder).map(BufWriter::new);
+                    let files = RequestFiles::new(self.limits, open)?;
+                    entry.insert((files, Vec::<Vec<BatchRequest>>::new()))
+                }
+            };
+            let file = files.push(&line.request.hash, &line.body)?;
+            if requests.len() <= file {
+                requests.resize_with(file + 1, Vec::new);
+            }
+            if let Some(requests) = requests.get_mut(file) {
+                requests.push(line.request);
+            }
+        }
+        let mut all = Vec::new();
+        for (model, (files, requests)) in models {
+            let mut of_model = Vec::new();
+            for (file, requests) in files.finish()?.into_iter().zip(requests) {
+                let handle = file.writer.into_inner().map_err(|e| e.into_error())?;
+                of_model.push((handle, file.bytes, requests));
+            }
+            all.push((model, of_model));
+        }
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(all)
+    }
+
+    async fn submit_file(
+        &self,
+        model: &str,
+        file: File,
+        bytes: u64,
+        requests: &[BatchRequest],
+    ) -> Result<(), BatchDeskError> {
+        let file_id = self.client.upload(&file, bytes).await?;
+        let key = key(requests);
+        let endpoint = self.client.shown_endpoint();
+        self.ledger.begin_batch(&key, &endpoint, model, requests)?;
+        let created = self.client.create(&file_id, &key).await;
+        let batch = match created {
+            Ok(batch) => batch,
+            Err(e) => {
+                // Whether the batch exists is found out when it is collected.
+                return Err(e.into());
+            }
+        };
+        self.ledger
+            .batch_stands(&key, &batch.id, batch.status.as_str())?;
+        let mut queue = self.queue();
+        queue.counts.submitted += 1;
+        queue.counts.requests += requests.len() as u64;
+        tracing::info!(batch = %batch.id, requests = requests.len(), model, "batch submitted");
+        Ok(())
+    }
+
+    /// Looks at every open batch of this endpoint and takes what is there.
+    ///
+    /// # Errors
+    /// [`BatchDeskError`]; batches that were collected before it are in the ledger.
+    pub async fn collect(&self, budget: Option<&Budget>) -> Result<Collected, BatchDeskError> {
+        let collected = {
+            let _lock = lock(&self.ledger).await?;
+            collect(&self.client, &self.ledger, &self.prices).await?
+        };
+        let mut queue = self.queue();
+        queue.counts.collected.add(&collected);
+        let Some(budget) = budget else {
+            return Ok(collected);
+        };
+        let hashes: Vec<CallHash> = queue.asides.keys().cloned().collect();
+        for hash in hashes {
+            if self.ledger.in_batch(&hash)? == Some(InBatch::Waiting) {
+                continue;
+            }
+            let usage = match self.ledger.answer(&hash)? {
+                Some(reply) => reply.usage,
+                None => Some(Usage::default()),
+            };
+            if let Some((aside, price)) = queue.asides.remove(&hash) {
+                budget.settle(aside, usage, price);
+            }
+        }
+        Ok(collected)
+    }
+
+    /// Collects again and again until nothing of this endpoint is open or the time is over. Returns what came.
+    ///
+    /// # Errors
+    /// [`BatchDeskError`].
+    pub async fn wait(
+        &self,
+        until: Instant,
+        pause: Duration,
+        budget: Option<&Budget>,
+    ) -> Result<Collected, BatchDeskError> {
+        let mut all = Collected::default();
+        loop {
+            let collected = self.collect(budget).await?;
+            all.add(&collected);
+            all.open = collected.open;
+            let left = until.saturating_duration_since(Instant::now());
+            if collected.open == 0 || left.is_zero() {
+                return Ok(all);
+            }
+            tracing::info!(open = collected.open, "waiting for batches");
+            tokio::time::sleep(pause.min(left)).await;
+        }
+    }
+
+    /// What batches came to so far.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub fn counts(&self) -> Result<BatchCounts, LedgerError> {
+        let counts = self.queue().counts;
+        Ok(BatchCounts {
+            waiting: self.ledger.waiting()?,
+            ..counts
+        })
+    }
+}
+
+/// Why a call is not on the desk.
+pub(in crate::judge) enum PutError {
+    Capped(crate::judge::budget::CapReached),
+    Io(io::Error),
+}
+
+fn folder_of(ledger: &Ledger) -> &Path {
+    let folder = ledger.path().parent();
+    folder
+        .filter(|f| !f.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
+}
+
+/// A key that no other batch has: of its calls and the moment.
+fn key(requests: &[BatchRequest]) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for request in requests {
+        hasher.update(request.hash.as_bytes());
+    }
+    let moment = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Nanos, true);
+    hasher.update(moment.as_bytes());
+    hasher.update(&std::process::id().to_le_bytes());
+    hasher.finalize().to_hex()[..32].to_owned()
+}
+
+/// Holds every other process off the batches of a ledger, as long as the file lives.
+async fn lock(ledger: &Ledger) -> Result<File, BatchDeskError> {
+    let mut path = ledger.path().as_os_str().to_owned();
+    path.push(".batches.lock");
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)?;
+    let started = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(std::fs::TryLockError::Error(e)) => return Err(e.into()),
+            Err(std::fs::TryLockError::WouldBlock) if started.elapsed() > PATIENCE => {
+                return Err(BatchDeskError::Busy);
+            }
+            Err(std::fs::TryLockError::WouldBlock) => {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
