@@ -20,6 +20,9 @@ pub(super) struct JudgeArgs {
     /// Fetch the results of batches that have ended; runs that are made again then take them from the ledger
     #[arg(long)]
     collect: bool,
+    /// Give up a batch that will never have results: its questions are asked again by later runs
+    #[arg(long, value_name = "BATCH", conflicts_with = "collect")]
+    forget: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -42,7 +45,8 @@ struct Listing {
 
 #[derive(Serialize)]
 struct ListedBatch {
-    id: Option<String>,
+    /// The provider's, or ours while it is not known whether the provider has the batch.
+    id: String,
     endpoint: String,
     model: String,
     status: String,
@@ -53,7 +57,7 @@ struct ListedBatch {
 impl From<OpenBatch> for ListedBatch {
     fn from(batch: OpenBatch) -> Self {
         Self {
-            id: batch.id,
+            id: batch.name().to_owned(),
             endpoint: batch.endpoint,
             model: batch.model,
             status: batch.status,
@@ -79,8 +83,21 @@ pub(super) fn run(args: JudgeArgs, config: Option<&Path>) -> Result<Outcome, Any
         .into());
     }
     let ledger = Arc::new(Ledger::open(&path)?);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    if let Some(batch) = &args.forget
+        && runtime
+            .block_on(BatchDesk::forget(&ledger, batch))?
+            .is_none()
+    {
+        return Err(format!(
+            "--forget {batch}: no such batch is open; `nightmill judge` lists them"
+        )
+        .into());
+    }
     let collected = match args.collect {
-        true => Some(collect(&settings, &ledger)?),
+        true => Some(runtime.block_on(collect(&settings, &ledger))?),
         false => None,
     };
     let batches = ledger.open_batches()?;
@@ -97,7 +114,7 @@ pub(super) fn run(args: JudgeArgs, config: Option<&Path>) -> Result<Outcome, Any
     })
 }
 
-fn collect(settings: &Settings, ledger: &Arc<Ledger>) -> Result<Collected, AnyError> {
+async fn collect(settings: &Settings, ledger: &Arc<Ledger>) -> Result<Collected, AnyError> {
     if settings.offline {
         return Err("--offline: collecting asks the network".into());
     }
@@ -105,12 +122,9 @@ fn collect(settings: &Settings, ledger: &Arc<Ledger>) -> Result<Collected, AnyEr
     let prices = PriceTable::with(&pairs("price", settings.judge.price.as_deref())?)?;
     let client = BatchClient::new(provider(settings)?, &[], Retries::default())?;
     let desk = BatchDesk::new(client, Arc::clone(ledger), prices, rules.limits)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
     let until = Instant::now() + rules.wait;
     let pause = rules.poll.max(Duration::from_millis(1));
-    Ok(runtime.block_on(desk.wait(until, pause, None))?)
+    Ok(desk.wait(until, pause, None).await?)
 }
 
 fn text(listing: &Listing) -> String {
@@ -127,7 +141,7 @@ fn text(listing: &Listing) -> String {
     }
     let rows = listing.batches.iter().map(|b| {
         [
-            b.id.clone().unwrap_or_else(|| "–".into()),
+            b.id.clone(),
             b.status.clone(),
             b.requests.to_string(),
             b.model.clone(),

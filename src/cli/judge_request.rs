@@ -108,13 +108,8 @@ pub(super) fn judge(
         },
         prices: PriceTable::with(&prices).map_err(|e| SettingsError(format!("--price {e}")))?,
         retries: Retries {
-            // The compatible policy counts every failed call as an attempt of its own.
-            attempts: match policy(settings)? {
-                Policy::Compat => 1,
-                Policy::Production => {
-                    count("judge-tries", given.judge_tries.as_deref(), 1, 100)?.unwrap_or(5) as u32
-                }
-            },
+            attempts: count("judge-tries", given.judge_tries.as_deref(), 1, 100)?.unwrap_or(5)
+                as u32,
             ..Retries::default()
         },
         concurrency: count(

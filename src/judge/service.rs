@@ -165,6 +165,28 @@ impl JudgeService {
     /// # Errors
     /// [`Unanswered`].
     pub async fn answer(&self, call: &Call, label: CallLabel<'_>) -> Result<Reply, Unanswered> {
+        self.answer_within(call, label, self.parts.retries.attempts)
+            .await
+    }
+
+    /// The same, where whoever asks counts failed calls itself: none is repeated here.
+    ///
+    /// # Errors
+    /// [`Unanswered`].
+    pub async fn answer_to_one_call(
+        &self,
+        call: &Call,
+        label: CallLabel<'_>,
+    ) -> Result<Reply, Unanswered> {
+        self.answer_within(call, label, 1).await
+    }
+
+    async fn answer_within(
+        &self,
+        call: &Call,
+        label: CallLabel<'_>,
+        attempts: u32,
+    ) -> Result<Reply, Unanswered> {
         let endpoint = (self.parts.endpoint)(&call.model);
         let hash = call.hash(&endpoint);
         let slot = {
@@ -177,7 +199,9 @@ impl JudgeService {
         let answer = slot
             .get_or_init(|| async {
                 self.counters.asked.fetch_add(1, Relaxed);
-                let answer = self.find_or_send(call, &endpoint, &hash, label).await;
+                let answer = self
+                    .find_or_send(call, &endpoint, &hash, label, attempts)
+                    .await;
                 let counter = match &answer {
                     Ok(_) => None,
                     Err(e) if e.pending() => Some(&self.counters.withheld),
@@ -208,6 +232,7 @@ impl JudgeService {
         endpoint: &str,
         hash: &CallHash,
         label: CallLabel<'_>,
+        attempts: u32,
     ) -> Result<Reply, Unanswered> {
         let in_ledger = |e: LedgerError| Unanswered::Ledger(e.to_string());
         if let Some(reply) = self.parts.ledger.answer(hash).map_err(in_ledger)? {
@@ -326,10 +351,7 @@ impl JudgeService {
                 .retry_after
                 .unwrap_or_default()
                 .max(self.backoff(hash, attempt));
-            if !error.kind.passes()
-                || attempt >= self.parts.retries.attempts
-                || wait > self.parts.retries.patience
-            {
+            if !error.kind.passes() || attempt >= attempts || wait > self.parts.retries.patience {
                 return Err(Unanswered::Failed {
                     code: error.kind.code(),
                     message: error.message,

@@ -134,19 +134,14 @@ impl JudgeRequest {
     ) -> Result<JudgeService, RunError> {
         let models = &self.models(metrics);
         let request = |e: &dyn std::fmt::Display| RunError::Request(e.to_string());
-        let ledger = Arc::new(Ledger::open(&self.ledger).map_err(|e| request(&e))?);
-        let batches = match &self.batches {
+        let client = match self.batches {
             None => None,
-            Some(rules) => {
-                let provider = self.provider.clone();
-                let client =
-                    BatchClient::new(provider, models, self.retries).map_err(|e| request(&e))?;
-                let (ledger, prices) = (Arc::clone(&ledger), self.prices.clone());
-                let desk = BatchDesk::new(client, ledger, prices, rules.limits);
-                Some(desk.map_err(|e| request(&e))?)
+            Some(_) => {
+                let client = BatchClient::new(self.provider.clone(), models, self.retries);
+                Some(client.map_err(|e| request(&e))?)
             }
         };
-        let judge: Option<Arc<dyn Judge>> = match self.replay || batches.is_some() {
+        let judge: Option<Arc<dyn Judge>> = match self.replay || client.is_some() {
             true => None,
             false => {
                 let judge =
@@ -161,6 +156,15 @@ impl JudgeRequest {
                 "--max-cost: no price is known for `{model}`; give one with --price {model}=INPUT:OUTPUT"
             )));
         }
+        let ledger = Arc::new(Ledger::open(&self.ledger).map_err(|e| request(&e))?);
+        let batches = match client.zip(self.batches) {
+            None => None,
+            Some((client, rules)) => {
+                let (ledger, prices) = (Arc::clone(&ledger), self.prices.clone());
+                let desk = BatchDesk::new(client, ledger, prices, rules.limits);
+                Some(desk.map_err(|e| request(&e))?)
+            }
+        };
         let url = self.provider.url.clone();
         Ok(JudgeService::new(ServiceParts {
             judge,

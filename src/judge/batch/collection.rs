@@ -32,91 +32,132 @@ pub struct Collected {
 }
 
 impl Collected {
-    /// Adds what was collected later; `open` is as it is there.
+    /// Adds what came of other batches.
     pub(super) fn add(&mut self, later: &Self) {
         self.ended += later.ended;
-        self.open = later.open;
+        self.open += later.open;
         self.answered += later.answered;
         self.failed += later.failed;
         self.again += later.again;
     }
 }
 
-/// Looks at every open batch of the client's endpoint and writes down what came of those that ended.
+/// Looks at every open batch of the client's endpoint and writes down what came of those that ended. A batch that can't be
+/// looked at does not stop the others.
 pub(super) async fn collect(
     client: &BatchClient,
     ledger: &Ledger,
     prices: &PriceTable,
 ) -> Result<Collected, BatchDeskError> {
     let mut collected = Collected::default();
+    let mut first_error = None;
     let endpoint = client.shown_endpoint();
     for batch in ledger.open_batches()? {
         if batch.endpoint != endpoint {
             continue;
         }
-        let found = match &batch.id {
-            Some(id) => Some(client.look(id).await?),
-            None => client.find(&batch.key).await?,
-        };
-        let Some(found) = found else {
-            // The process ended before it created the batch.
-            end_without_results(client, ledger, &batch, ("never created", None))?;
-            continue;
-        };
-        ledger.batch_stands(&batch.key, &found.id, found.status.as_str())?;
-        if !found.status.is_final() {
-            collected.open += 1;
-            continue;
+        match collect_one(client, ledger, prices, &batch).await {
+            Ok(one) => collected.add(&one),
+            Err(error) => {
+                tracing::warn!(batch = batch.name(), %error, "a batch could not be collected");
+                first_error.get_or_insert((batch, error));
+            }
         }
-        collected.ended += 1;
-        if let BatchStatus::Failed { errors } = &found.status {
-            let errors: Vec<String> = errors
-                .iter()
-                .map(|e| match e.line {
-                    Some(line) => format!("{}: {} (line {line})", e.code, e.message),
-                    None => format!("{}: {}", e.code, e.message),
-                })
-                .collect();
-            let message = client.scrub(&errors.join("; "));
-            let message = format!("the provider refused the batch: {}", shortened(&message));
-            tracing::warn!(batch = %found.id, "{message}");
-            let ended = ("failed", Some(message.as_str()));
-            collected.failed += end_without_results(client, ledger, &batch, ended)?;
-            continue;
-        }
-        let results = fetch(client, &found).await?;
-        let ended = end_with_results(client, ledger, prices, &batch, &found, results)?;
-        tracing::info!(batch = %found.id, answered = ended.answered, failed = ended.failed, again = ended.again, "batch collected");
-        collected.answered += ended.answered;
-        collected.failed += ended.failed;
-        collected.again += ended.again;
     }
-    Ok(collected)
+    match first_error {
+        None => Ok(collected),
+        Some((batch, BatchDeskError::Endpoint(error))) => Err(BatchDeskError::Uncollected {
+            batch: batch.name().to_owned(),
+            error,
+        }),
+        Some((_, error)) => Err(error),
+    }
 }
 
-/// Ends a batch that has no results: with a message its calls failed, without they are free again.
-fn end_without_results(
+async fn collect_one(
     client: &BatchClient,
     ledger: &Ledger,
+    prices: &PriceTable,
     batch: &OpenBatch,
-    (status, message): (&str, Option<&str>),
+) -> Result<Collected, BatchDeskError> {
+    let found = match &batch.id {
+        Some(id) => Some(client.look(id).await?),
+        None => client.find(&batch.key).await?,
+    };
+    let Some(found) = found else {
+        // The process ended before it created the batch.
+        give_up(ledger, client.retries().attempts, batch)?;
+        return Ok(Collected::default());
+    };
+    ledger.batch_stands(&batch.key, &found.id, found.status.as_str())?;
+    if !found.status.is_final() {
+        return Ok(Collected {
+            open: 1,
+            ..Collected::default()
+        });
+    }
+    let ended = match &found.status {
+        BatchStatus::Failed { errors } => {
+            let errors = errors.iter().map(|e| match e.line {
+                Some(line) => format!("{}: {} (line {line})", e.code, e.message),
+                None => format!("{}: {}", e.code, e.message),
+            });
+            let message = client.scrub(&errors.collect::<Vec<_>>().join("; "));
+            let message = format!("the provider refused the batch: {}", shortened(&message));
+            tracing::warn!(batch = %found.id, "{message}");
+            Collected {
+                failed: fail_all(ledger, client.retries().attempts, batch, &message)?,
+                ..Collected::default()
+            }
+        }
+        _ => {
+            let results = fetch(client, &found).await?;
+            end_with_results(client, ledger, prices, batch, &found, results)?
+        }
+    };
+    tracing::info!(batch = %found.id, answered = ended.answered, failed = ended.failed, again = ended.again, "batch collected");
+    Ok(Collected { ended: 1, ..ended })
+}
+
+/// Ends a batch that has no results and will have none: its calls are free again. Returns how many.
+pub(super) fn give_up(
+    ledger: &Ledger,
+    attempts: u32,
+    batch: &OpenBatch,
+) -> Result<u64, BatchDeskError> {
+    let end = BatchEnd::NotRun {
+        message: "the batch was given up",
+    };
+    end_all(ledger, attempts, batch, ("given up", None), &end)
+}
+
+/// Ends a batch whose calls all failed. Returns how many.
+fn fail_all(
+    ledger: &Ledger,
+    attempts: u32,
+    batch: &OpenBatch,
+    message: &str,
+) -> Result<u64, BatchDeskError> {
+    let end = BatchEnd::Failed {
+        kind: CallErrorKind::Refused,
+        message,
+        usage: None,
+        cost: None,
+    };
+    end_all(ledger, attempts, batch, ("failed", Some(message)), &end)
+}
+
+fn end_all(
+    ledger: &Ledger,
+    attempts: u32,
+    batch: &OpenBatch,
+    status: (&str, Option<&str>),
+    end: &BatchEnd<'_>,
 ) -> Result<u64, BatchDeskError> {
     let waiting = ledger.waiting_in(&batch.key)?;
-    let attempts = client.retries().attempts;
-    ledger.end_batch(batch, (status, message), attempts, |rows| {
+    ledger.end_batch(batch, status, attempts, |rows| {
         for hash in &waiting {
-            let end = match message {
-                Some(message) => BatchEnd::Failed {
-                    kind: CallErrorKind::Refused,
-                    message,
-                    usage: None,
-                    cost: None,
-                },
-                None => BatchEnd::NotRun {
-                    message: "the batch was never created",
-                },
-            };
-            rows.put(hash, &end).map_err(|e| ledger.broken(&e))?;
+            rows.put(hash, end).map_err(|e| ledger.broken(&e))?;
         }
         Ok::<u64, BatchDeskError>(waiting.len() as u64)
     })

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::body::chat_completion;
 use super::client::{BatchClient, BatchClientError};
-use super::collection::{Collected, collect};
+use super::collection::{Collected, collect, give_up};
 use super::{BatchLimits, RequestFileError, RequestFiles};
 use crate::judge::budget::{Budget, SetAside};
 use crate::judge::call::{Call, CallHash, Usage};
@@ -29,6 +29,16 @@ pub enum BatchDeskError {
     /// The endpoint. What was submitted is in the ledger.
     #[error("{0}; what was submitted is in the ledger, run again to go on")]
     Endpoint(#[from] BatchClientError),
+    /// A batch can't be looked at or fetched. The others were.
+    #[error(
+        "batch {batch}: {error}; run again later, or give it up with `nightmill judge --forget {batch}`: its questions are asked again then"
+    )]
+    Uncollected {
+        /// The provider's id of it.
+        batch: String,
+        /// What went wrong.
+        error: BatchClientError,
+    },
     /// The ledger.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
@@ -262,6 +272,7 @@ impl BatchDesk {
             collect(&self.client, &self.ledger, &self.prices).await?
         };
         let mut queue = self.queue();
+        queue.counts.collected.open = 0;
         queue.counts.collected.add(&collected);
         let Some(budget) = budget else {
             return Ok(collected);
@@ -295,14 +306,28 @@ impl BatchDesk {
         let mut all = Collected::default();
         loop {
             let collected = self.collect(budget).await?;
+            all.open = 0;
             all.add(&collected);
-            all.open = collected.open;
             let left = until.saturating_duration_since(Instant::now());
             if collected.open == 0 || left.is_zero() {
                 return Ok(all);
             }
             tracing::info!(open = collected.open, "waiting for batches");
             tokio::time::sleep(pause.min(left)).await;
+        }
+    }
+
+    /// Gives up a batch, by the provider's id of it or ours: its calls are free again. Returns how many; none if no such batch is
+    /// open.
+    ///
+    /// # Errors
+    /// [`BatchDeskError`].
+    pub async fn forget(ledger: &Ledger, id: &str) -> Result<Option<u64>, BatchDeskError> {
+        let _lock = lock(ledger).await?;
+        let open = ledger.open_batches()?;
+        match open.iter().find(|batch| batch.name() == id) {
+            None => Ok(None),
+            Some(batch) => give_up(ledger, u32::MAX, batch).map(Some),
         }
     }
 

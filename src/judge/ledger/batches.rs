@@ -73,6 +73,13 @@ pub struct OpenBatch {
     pub submitted_at: String,
 }
 
+impl OpenBatch {
+    /// The provider's id, or else our key.
+    pub fn name(&self) -> &str {
+        self.id.as_deref().unwrap_or(&self.key)
+    }
+}
+
 /// Where a call stands that was put into a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum InBatch {

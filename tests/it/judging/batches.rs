@@ -358,6 +358,38 @@ fn endpoints_that_stumble_are_asked_again() {
 }
 
 #[test]
+fn a_batch_that_is_lost_is_named_and_can_be_given_up() {
+    let scene = Scene::new(&traces(2));
+    let judge = ScriptedJudge::start(script);
+    expect(3, &mut batch(&scene, &judge, "confidence", "run"));
+    judge.interfere(|asked| {
+        let lost = asked.route().ends_with("batch_0000");
+        lost.then(|| Answer::status(404, &[], "no such batch"))
+    });
+    for mut command in [
+        batch(&scene, &judge, "confidence", "run"),
+        judge_command(&scene, &judge, &["--collect"]),
+    ] {
+        let ran = expect(2, &mut command);
+        assert!(ran.stderr.contains("--forget batch_0000"), "{ran:?}");
+    }
+    let ran = expect(
+        2,
+        &mut judge_command(&scene, &judge, &["--forget", "batch_9"]),
+    );
+    assert!(ran.stderr.contains("batch_9"), "{ran:?}");
+    expect(
+        0,
+        &mut judge_command(&scene, &judge, &["--forget", "batch_0000"]),
+    );
+    expect(
+        0,
+        &mut batch_to_the_end(&scene, &judge, "confidence", "run"),
+    );
+    assert_eq!((judge.batches().len(), lines_run(&judge)), (2, vec![1; 2]));
+}
+
+#[test]
 fn an_endpoint_without_batches_stops_the_run_with_a_word() {
     let scene = Scene::new(&traces(2));
     let judge = ScriptedJudge::start(script);
