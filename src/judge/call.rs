@@ -160,6 +160,8 @@ pub struct CallError {
     pub message: String,
     /// How long the provider asks to wait.
     pub retry_after: Option<Duration>,
+    /// Tokens that the provider counted although there is no reply.
+    pub usage: Option<Usage>,
 }
 
 /// Kinds of failed calls.
@@ -181,6 +183,8 @@ pub enum CallErrorKind {
     TooLong,
     /// 401 or 403: the key is missing or wrong.
     Denied,
+    /// The model refuses to reply, or a filter of the provider holds its reply or the question back.
+    Blocked,
     /// Any other answer below 500.
     Refused,
 }
@@ -207,6 +211,7 @@ impl CallErrorKind {
             FormatRejected,
             TooLong,
             Denied,
+            Blocked,
             Refused,
         ]
         .into_iter()
@@ -224,6 +229,7 @@ impl CallErrorKind {
             Self::FormatRejected => "format_rejected",
             Self::TooLong => "context_overflow",
             Self::Denied => "access_denied",
+            Self::Blocked => "blocked",
             Self::Refused => "refused",
         }
     }

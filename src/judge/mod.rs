@@ -14,6 +14,7 @@ mod budget;
 mod call;
 pub mod conversation;
 mod evidence;
+mod fault;
 mod judged_metric;
 mod ledger;
 mod metric;

@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use genai::adapter::AdapterKind;
-use genai::chat::{ChatMessage, ChatOptions, ChatRequest, ChatResponseFormat, JsonSpec};
+use genai::chat::{
+    ChatMessage, ChatOptions, ChatRequest, ChatResponseFormat, JsonSpec, ReasoningEffort,
+};
 use genai::resolver::{AuthData, Endpoint};
 use genai::{Client, ModelIden, ServiceTarget};
 
 use super::call::{Call, CallError, CallErrorKind, Judge, Reply, Usage};
+use super::fault::{blocked, failure};
 use super::model_name::{Provider, ProviderNotConfigured};
 use super::secret::Secrets;
 
@@ -125,54 +128,6 @@ impl HttpJudge {
             model: ModelIden::new(route.adapter, route.name),
         })
     }
-
-    fn error(&self, error: &genai::Error) -> CallError {
-        let status = error.status().map(|s| s.as_u16());
-        let retry_after = error.headers().and_then(|headers| {
-            let text = |name: &str| headers.get(name)?.to_str().ok();
-            let millis = text("retry-after-ms").and_then(|ms| ms.trim().parse::<f64>().ok());
-            millis
-                .map(|ms| ms / 1000.0)
-                .or_else(|| seconds_to_wait(text("retry-after")?))
-        });
-        let retry_after = retry_after.filter(|s| s.is_finite() && *s >= 0.0 && *s < 1e9);
-        let (mut message, mut transport) = (error.to_string(), None);
-        if let genai::Error::WebModelCall { webc_error, .. }
-        | genai::Error::WebAdapterCall { webc_error, .. } = error
-        {
-            use genai::webc::Error as Web;
-            match webc_error {
-                Web::ResponseFailedStatus { status, body, .. } => {
-                    message = format!("status {}: {}", status.as_u16(), body.trim());
-                }
-                Web::Reqwest(e) => {
-                    transport = Some(if e.is_timeout() {
-                        CallErrorKind::Timeout
-                    } else {
-                        CallErrorKind::Connection
-                    });
-                    message = with_causes(e);
-                }
-                Web::ResponseFailedNotJson { content_type, .. } => {
-                    message = format!("the answer is `{content_type}`, not JSON");
-                }
-                Web::ResponseFailedInvalidJson { cause, .. } => {
-                    message = format!("the answer is not valid JSON: {cause}");
-                }
-                Web::JsonValueExt(_) => {}
-            }
-        }
-        let kind = match status {
-            Some(status) => kind_of_status(status, &message),
-            None => transport.unwrap_or(CallErrorKind::Garbled),
-        };
-        CallError {
-            kind,
-            // Taken out before the text is cut: half a key is none that could be found.
-            message: shortened(&self.secrets.scrub(&message)),
-            retry_after: retry_after.map(Duration::from_secs_f64),
-        }
-    }
 }
 
 #[async_trait]
@@ -182,6 +137,7 @@ impl Judge for HttpJudge {
             kind: CallErrorKind::Refused,
             message,
             retry_after: None,
+            usage: None,
         };
         let target = self
             .target(&call.model)
@@ -192,7 +148,14 @@ impl Judge for HttpJudge {
         ]);
         let mut options = ChatOptions::default()
             .with_temperature(call.temperature)
-            .with_max_tokens(call.max_output_tokens);
+            .with_max_tokens(call.max_output_tokens)
+            // What a block says of itself is only in there.
+            .with_capture_raw_body(true);
+        if target.model.adapter_kind == AdapterKind::OpenAI {
+            // Without an effort of ours, `mistral-medium` would be sent as a model `mistral` and the effort `medium`. An effort
+            // in tokens is unknown to this protocol and is not sent.
+            options = options.with_reasoning_effort(ReasoningEffort::Budget(0));
+        }
         if let Some(format) = &call.format {
             let spec = JsonSpec::new(format.name, format.schema.as_ref().clone());
             options = options.with_response_format(ChatResponseFormat::JsonSpec(spec));
@@ -203,26 +166,18 @@ impl Judge for HttpJudge {
             options = options.with_extra_headers(headers);
         }
         let response = self.client.exec_chat(target, request, Some(&options)).await;
-        let response = response.map_err(|e| self.error(&e))?;
-        let count = |tokens: Option<i32>| tokens.and_then(|t| u64::try_from(t).ok());
-        let usage = &response.usage;
-        let counted = count(usage.prompt_tokens).zip(count(usage.completion_tokens));
-        let cached = usage
-            .prompt_tokens_details
-            .as_ref()
-            .and_then(|d| count(d.cached_tokens));
-        let usage = counted.map(|(prompt, completion)| Usage {
-            prompt,
-            completion,
-            cached: cached.unwrap_or_default(),
-        });
+        let response = response.map_err(|e| failure(&e, call.format.is_some(), &self.secrets))?;
+        let usage = counted(&response.usage);
+        if let Some(blocked) = blocked(&response, usage, &self.secrets) {
+            return Err(blocked);
+        }
         let cut_off = response
             .stop_reason
             .as_ref()
             .is_some_and(|r| r.is_max_tokens());
         let model = self.secrets.scrub(&response.provider_model_iden.model_name);
         let text = response.into_texts().concat();
-        // Some servers send a message without content for a refusal: that is an answer, and no verdict.
+        // A message without content is an answer too, and no verdict.
         Ok(Reply {
             text: self.secrets.scrub(&text),
             model,
@@ -357,72 +312,20 @@ impl Route {
     }
 }
 
-/// What an answer of this status, that is no success, means.
-pub(super) fn kind_of_status(status: u16, message: &str) -> CallErrorKind {
-    match status {
-        429 => CallErrorKind::RateLimited,
-        401 | 403 => CallErrorKind::Denied,
-        408 => CallErrorKind::Timeout,
-        500.. => CallErrorKind::ServerError,
-        400..=499 => kind_of_refusal(message),
-        // A redirect or the like.
-        _ => CallErrorKind::Refused,
-    }
-}
-
-/// What a refusal below 500 is about.
-fn kind_of_refusal(message: &str) -> CallErrorKind {
-    let message = message.to_lowercase();
-    let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
-    if says(&[
-        "context_length",
-        "context length",
-        "maximum context",
-        "too many tokens",
-        "prompt is too long",
-    ]) {
-        CallErrorKind::TooLong
-    } else if says(&[
-        "response_format",
-        "json_schema",
-        "output_config",
-        "responseschema",
-        "response_schema",
-        "output_format",
-    ]) {
-        CallErrorKind::FormatRejected
-    } else {
-        CallErrorKind::Refused
-    }
-}
-
-/// Seconds of a `Retry-After` header: a number, or a date.
-fn seconds_to_wait(header: &str) -> Option<f64> {
-    let header = header.trim();
-    header.parse().ok().or_else(|| {
-        let until = chrono::DateTime::parse_from_rfc2822(header).ok()?;
-        let wait = until.signed_duration_since(chrono::Utc::now());
-        Some(wait.num_milliseconds().max(0) as f64 / 1000.0)
+/// Tokens as the provider counted them; `None` unless it counted question and reply.
+fn counted(usage: &genai::chat::Usage) -> Option<Usage> {
+    let count = |tokens: Option<i32>| tokens.and_then(|t| u64::try_from(t).ok());
+    let prompt = count(usage.prompt_tokens)?;
+    // Gemini counts no reply where there is none, though thoughts may have been billed: these are in the total alone.
+    let rest = || count(usage.total_tokens)?.checked_sub(prompt);
+    let details = usage.prompt_tokens_details.as_ref();
+    Some(Usage {
+        prompt,
+        completion: count(usage.completion_tokens).or_else(rest)?,
+        cached: details
+            .and_then(|d| count(d.cached_tokens))
+            .unwrap_or_default(),
     })
-}
-
-pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut message = error.to_string();
-    let mut cause = error.source();
-    while let Some(source) = cause {
-        message.push_str(&format!(": {source}"));
-        cause = source.source();
-    }
-    message
-}
-
-/// An error text that fits a table: providers send whole pages.
-pub(super) fn shortened(message: &str) -> String {
-    const MOST: usize = 500;
-    match message.char_indices().nth(MOST) {
-        Some((end, _)) => format!("{}…", &message[..end]),
-        None => message.to_owned(),
-    }
 }
 
 #[cfg(test)]
@@ -458,26 +361,23 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_read_as_seconds_or_dates() {
-        assert_eq!(seconds_to_wait(" 7 "), Some(7.0));
-        assert_eq!(seconds_to_wait("1.5"), Some(1.5));
-        let soon = chrono::Utc::now() + chrono::TimeDelta::seconds(30);
-        let wait = seconds_to_wait(&soon.to_rfc2822()).unwrap();
-        assert!((28.0..=30.0).contains(&wait), "{wait}");
-        assert_eq!(seconds_to_wait("soon"), None);
-    }
-
-    #[test]
-    fn refusals_are_told_apart() {
-        let kind = |m| kind_of_refusal(m);
-        assert_eq!(
-            kind("This model's maximum context length is 8192"),
-            CallErrorKind::TooLong
-        );
-        assert_eq!(
-            kind("Invalid parameter: 'response_format' of type json_schema"),
-            CallErrorKind::FormatRejected
-        );
-        assert_eq!(kind("no such model"), CallErrorKind::Refused);
+    fn tokens_are_counted_where_the_provider_did() {
+        let usage = |prompt, completion, total| genai::chat::Usage {
+            prompt_tokens: prompt,
+            completion_tokens: completion,
+            total_tokens: total,
+            ..genai::chat::Usage::default()
+        };
+        let tokens = |usage| counted(&usage).map(|u| (u.prompt, u.completion, u.cached));
+        assert_eq!(tokens(usage(Some(7), Some(2), None)), Some((7, 2, 0)));
+        assert_eq!(tokens(usage(Some(7), None, Some(12))), Some((7, 5, 0)));
+        for unknown in [
+            usage(None, Some(2), Some(9)),
+            usage(Some(7), None, None),
+            usage(Some(7), None, Some(3)),
+            usage(Some(-1), Some(2), None),
+        ] {
+            assert_eq!(tokens(unknown), None);
+        }
     }
 }

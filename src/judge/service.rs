@@ -307,12 +307,13 @@ impl JudgeService {
                     kind: CallErrorKind::Timeout,
                     message: format!("no answer within {} s", self.parts.timeout.as_secs_f64()),
                     retry_after: None,
+                    usage: None,
                 })
             });
             let latency = started.elapsed();
             let usage = match &outcome {
                 Ok(reply) => reply.usage,
-                Err(e) => billed_for_failure(e.kind),
+                Err(e) => e.usage.or_else(|| billed_for_failure(e.kind)),
             };
             self.parts.budget.settle(aside, usage, price);
             match &outcome {
@@ -448,10 +449,12 @@ impl JudgeService {
     }
 }
 
-/// Tokens billed for a failed call: none if the endpoint refused it, unknown if its answer was lost on the way.
+/// Tokens billed for a failed call without a count: none if the endpoint refused it, unknown if its answer was lost on the way
+/// or held back.
 fn billed_for_failure(kind: CallErrorKind) -> Option<Usage> {
+    use CallErrorKind::{Blocked, Connection, Garbled, Timeout};
     match kind {
-        CallErrorKind::Timeout | CallErrorKind::Connection | CallErrorKind::Garbled => None,
+        Timeout | Connection | Garbled | Blocked => None,
         _ => Some(Usage::default()),
     }
 }

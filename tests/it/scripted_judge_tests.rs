@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::scripted_judge::{Answer, Reply, ScriptedJudge, wait_until};
+use crate::scripted_judge::{Answer, Finish, Reply, ScriptedJudge, wait_until};
 
 mod batch;
 mod pass;
@@ -307,6 +307,7 @@ fn a_panic_of_the_script_is_raised_when_the_judge_is_dropped() {
 fn anthropic_and_gemini_are_answered_in_their_own_shape() {
     let judge = ScriptedJudge::start(|asked| match asked.user.as_str() {
         "cut" => Answer::Truncated("{".to_owned()),
+        "blocked" => Answer::Reply(Reply::from("").finish(Finish::ContentFilter)),
         _ => Answer::Reply(Reply::from("{\"score\":1}").usage(10, 4, 6)),
     });
     let mut client = Client::new(&judge);
@@ -331,8 +332,12 @@ fn anthropic_and_gemini_are_answered_in_their_own_shape() {
     body["messages"][0]["content"] = json!("cut");
     let (_, reply) = client.post("/v1/messages", &body);
     assert_eq!(reply["stop_reason"], "max_tokens");
+    body["messages"][0]["content"] = json!("blocked");
+    let (_, reply) = client.post("/v1/messages", &body);
+    assert_eq!(reply["stop_reason"], "refusal");
+    assert_eq!(reply["content"], json!([]));
 
-    let body = json!({"system_instruction": {"parts": [{"text": "S"}]},
+    let mut body = json!({"system_instruction": {"parts": [{"text": "S"}]},
         "contents": [{"role": "user", "parts": [{"text": "U"}]}],
         "generationConfig": {"responseMimeType": "application/json", "responseSchema": schema}});
     let (_, reply) = client.post("/v1beta/models/gemini-x:generateContent?key=k", &body);
@@ -340,12 +345,14 @@ fn anthropic_and_gemini_are_answered_in_their_own_shape() {
     assert_eq!(candidate["content"]["parts"][0]["text"], "{\"score\":1}");
     assert_eq!(candidate["finishReason"], "STOP");
     assert_eq!(reply["usageMetadata"]["totalTokenCount"], 14);
+    body["contents"][0]["parts"][0]["text"] = json!("blocked");
+    let (_, reply) = client.post("/v1beta/models/gemini-x:generateContent", &body);
+    let candidate = &reply["candidates"][0];
+    assert_eq!(candidate["finishReason"], "SAFETY");
+    assert_eq!(candidate.get("content"), None);
 
-    for (asked, model) in judge
-        .asked()
-        .iter()
-        .zip(["claude-x", "claude-x", "claude-x", "gemini-x"])
-    {
+    let models = ["claude-x"; 4].into_iter().chain(["gemini-x"; 2]);
+    for (asked, model) in judge.asked().iter().zip(models) {
         assert_eq!((asked.model.as_str(), asked.system.as_str()), (model, "S"));
         assert_eq!(asked.schema.as_ref(), Some(&schema));
         assert!(asked.has_response_format);

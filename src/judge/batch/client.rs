@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::{BatchObject, CHAT_COMPLETIONS};
 use crate::judge::call::CallErrorKind;
+use crate::judge::fault::{kind_of_status, shortened, with_causes};
 use crate::judge::provider::{
-    OpenAiEndpoint, ProviderError, ProviderSettings, http_client, kind_of_status, openai_endpoint,
-    shortened, with_causes,
+    OpenAiEndpoint, ProviderError, ProviderSettings, http_client, openai_endpoint,
 };
 use crate::judge::secret::Secrets;
 use crate::judge::service::Retries;
@@ -268,10 +268,7 @@ impl BatchClient {
         }
         let body = answer.text().await.unwrap_or_default();
         let message = format!("status {}: {}", status.as_u16(), body.trim());
-        let mut kind = kind_of_status(status.as_u16(), &message);
-        if kind == CallErrorKind::FormatRejected {
-            kind = CallErrorKind::Refused;
-        }
+        let kind = kind_of_status(status.as_u16(), &message, false);
         Err(self.failed(what, kind, message))
     }
 

@@ -12,9 +12,9 @@ use super::{
     read_results,
 };
 use crate::judge::call::{CallErrorKind, Reply, Usage};
+use crate::judge::fault::{kind_of_status, shortened};
 use crate::judge::ledger::{BatchEnd, BatchRows, Ledger, OpenBatch};
 use crate::judge::price::{Price, PriceTable};
-use crate::judge::provider::{kind_of_status, shortened};
 
 /// What was collected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -204,7 +204,7 @@ fn end_with_results(
                 let mut file = file;
                 file.rewind()?;
                 let read = read_results(BufReader::new(file), |result| {
-                    let result = with_empty_texts(result);
+                    let result = as_without_batches(result);
                     let is_reply = matches!(result.outcome, BatchOutcome::Reply(_));
                     if is_reply != replies {
                         return;
@@ -238,21 +238,28 @@ fn end_with_results(
     Ok(ended)
 }
 
-/// An answer without text is an answer, and no verdict: as it is without batches.
-fn with_empty_texts(mut result: BatchResult) -> BatchResult {
-    if let BatchOutcome::Failed { code, usage, .. } = &result.outcome
-        && matches!(
-            code.as_deref(),
-            Some("refusal" | "content_filter" | "no_text")
-        )
-    {
-        result.outcome = BatchOutcome::Reply(BatchReply {
-            text: String::new(),
-            model: None,
-            usage: *usage,
-            finish_reason: None,
-        });
-    }
+/// What a result is without batches: an answer without text is an answer, and no verdict; one that a filter or the model itself
+/// stopped is none, whatever it says.
+fn as_without_batches(mut result: BatchResult) -> BatchResult {
+    result.outcome = match result.outcome {
+        BatchOutcome::Failed { code, usage, .. } if code.as_deref() == Some("no_text") => {
+            BatchOutcome::Reply(BatchReply {
+                text: String::new(),
+                model: None,
+                usage,
+                finish_reason: None,
+            })
+        }
+        BatchOutcome::Reply(reply) if reply.finish_reason.as_deref() == Some("content_filter") => {
+            BatchOutcome::Failed {
+                status: None,
+                code: Some("content_filter".into()),
+                message: "a filter of the provider stopped the reply".into(),
+                usage: reply.usage,
+            }
+        }
+        other => other,
+    };
     result
 }
 
@@ -306,7 +313,7 @@ impl Writer<'_, '_> {
                 usage: paid,
             } => {
                 let said = format!("{} {message}", code.as_deref().unwrap_or_default());
-                let kind = kind_of_failure(*status, &said);
+                let kind = kind_of_failure(*status, code.as_deref(), &said);
                 match kind.passes() {
                     true => self.ended.again += 1,
                     false => self.ended.failed += 1,
@@ -329,9 +336,11 @@ impl Writer<'_, '_> {
 }
 
 /// What a failed line of a batch means. Without a status it was not run, or the server broke.
-fn kind_of_failure(status: Option<u16>, said: &str) -> CallErrorKind {
-    match status {
-        Some(status) if !(200..300).contains(&status) => kind_of_status(status, said),
+fn kind_of_failure(status: Option<u16>, code: Option<&str>, said: &str) -> CallErrorKind {
+    match (code, status) {
+        (Some("refusal" | "content_filter"), _) => CallErrorKind::Blocked,
+        // Whether the line asked for a format is not known here; one that did not is asked for again in vain, once.
+        (_, Some(status)) if !(200..300).contains(&status) => kind_of_status(status, said, true),
         _ => CallErrorKind::ServerError,
     }
 }
@@ -342,13 +351,24 @@ mod tests {
 
     #[test]
     fn failures_without_status_pass() {
-        assert_eq!(kind_of_failure(None, "x"), CallErrorKind::ServerError);
-        assert_eq!(kind_of_failure(Some(200), "x"), CallErrorKind::ServerError);
-        assert_eq!(kind_of_failure(Some(400), "bad"), CallErrorKind::Refused);
-        assert_eq!(kind_of_failure(Some(429), ""), CallErrorKind::RateLimited);
+        assert_eq!(kind_of_failure(None, None, "x"), CallErrorKind::ServerError);
+        assert_eq!(
+            kind_of_failure(Some(200), None, "x"),
+            CallErrorKind::ServerError
+        );
+        assert_eq!(
+            kind_of_failure(Some(400), None, "bad"),
+            CallErrorKind::Refused
+        );
+        let refused = kind_of_failure(Some(200), Some("refusal"), "no");
+        assert_eq!(refused, CallErrorKind::Blocked);
+        assert_eq!(
+            kind_of_failure(Some(429), None, ""),
+            CallErrorKind::RateLimited
+        );
         let said = "invalid response_format";
         assert_eq!(
-            kind_of_failure(Some(400), said),
+            kind_of_failure(Some(400), None, said),
             CallErrorKind::FormatRejected
         );
     }

@@ -112,6 +112,7 @@ fn fails(kind: CallErrorKind) -> Result<Reply, CallError> {
         kind,
         message: "no".into(),
         retry_after: None,
+        usage: None,
     })
 }
 

@@ -9,9 +9,9 @@ use super::scene::{Scene, case_of, expect, id, reply_to, stage, traces};
 use super::tables::score;
 use crate::scripted_judge::{Answer, Asked, Reply, ScriptedJudge};
 
-const CANARY: &str = "sk-canary-7f3a90d1c5e24b68";
+pub(super) const CANARY: &str = "sk-canary-7f3a90d1c5e24b68";
 /// Enough of it to be no accident.
-const BEGIN: &str = "sk-canary-7f3a";
+pub(super) const BEGIN: &str = "sk-canary-7f3a";
 
 /// Where the server sees the key.
 #[track_caller]
@@ -45,7 +45,7 @@ fn echo(asked: &Asked) -> Answer {
 
 /// Panics if the key, or the beginning of it, is in a file below `folder`, names included.
 #[track_caller]
-fn assert_no_key_below(folder: &Path, except: &[&Path]) {
+pub(super) fn assert_no_key_below(folder: &Path, except: &[&Path]) {
     let mut files = 0;
     for entry in walkdir::WalkDir::new(folder) {
         let path = entry.unwrap().into_path();

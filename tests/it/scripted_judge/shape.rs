@@ -70,12 +70,16 @@ fn anthropic(asked: &Asked, reply: &Reply, model: &str, usage: Usage) -> Value {
         }
         None => (json!({"type": "text", "text": reply.text}), "end_turn"),
     };
+    let content = match says_nothing(reply) {
+        true => json!([]),
+        false => json!([content]),
+    };
     json!({
         "id": format!("msg_{}", asked.number),
         "type": "message",
         "role": "assistant",
         "model": model,
-        "content": [content],
+        "content": content,
         "stop_reason": match reply.finish {
             Finish::Stop => stop,
             Finish::Length => "max_tokens",
@@ -93,7 +97,7 @@ fn anthropic(asked: &Asked, reply: &Reply, model: &str, usage: Usage) -> Value {
 }
 
 fn gemini(reply: &Reply, model: &str, usage: Usage) -> Value {
-    json!({
+    let mut answer = json!({
         "candidates": [{
             "content": {"role": "model", "parts": [{"text": reply.text}]},
             "finishReason": match reply.finish {
@@ -110,5 +114,16 @@ fn gemini(reply: &Reply, model: &str, usage: Usage) -> Value {
             "totalTokenCount": usage.prompt + usage.completion,
         },
         "modelVersion": model,
-    })
+    });
+    if says_nothing(reply)
+        && let Some(candidate) = answer["candidates"][0].as_object_mut()
+    {
+        candidate.remove("content");
+    }
+    answer
+}
+
+/// A reply that was stopped before its first word: Anthropic and Gemini send no content then.
+fn says_nothing(reply: &Reply) -> bool {
+    reply.finish == Finish::ContentFilter && reply.text.is_empty()
 }

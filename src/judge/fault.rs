@@ -1,0 +1,313 @@
+//! What went wrong when a provider gave no reply: its kind, the wait it asks for, and its words without secrets.
+
+use std::time::Duration;
+
+use genai::chat::{ChatResponse, StopReason};
+use genai::webc::Error as Web;
+use serde_json::Value;
+
+use super::call::{CallError, CallErrorKind, Usage};
+use super::secret::Secrets;
+
+/// What a failed call comes to. `structured` tells whether it asked for a reply format, which the provider may have refused.
+pub(super) fn failure(error: &genai::Error, structured: bool, secrets: &Secrets) -> CallError {
+    let status = error.status().map(|s| s.as_u16());
+    let mut retry_after = error.headers().and_then(|headers| {
+        let text = |name: &str| headers.get(name)?.to_str().ok();
+        let millis = text("retry-after-ms").and_then(|ms| ms.trim().parse::<f64>().ok());
+        millis
+            .map(|ms| ms / 1000.0)
+            .or_else(|| seconds_to_wait(text("retry-after")?))
+    });
+    let (mut message, mut without_status, mut usage) =
+        (error.to_string(), CallErrorKind::Garbled, None);
+    match error {
+        genai::Error::WebModelCall { webc_error, .. }
+        | genai::Error::WebAdapterCall { webc_error, .. } => match webc_error {
+            Web::ResponseFailedStatus { status, body, .. } => {
+                message = format!("status {}: {}", status.as_u16(), body.trim());
+                retry_after = retry_after.or_else(|| seconds_in_body(body));
+            }
+            Web::Reqwest(e) => {
+                without_status = match e.is_timeout() {
+                    true => CallErrorKind::Timeout,
+                    false => CallErrorKind::Connection,
+                };
+                message = with_causes(e);
+            }
+            Web::ResponseFailedNotJson { content_type, .. } => {
+                message = format!("the answer is `{content_type}`, not JSON");
+            }
+            Web::ResponseFailedInvalidJson { cause, .. } => {
+                message = format!("the answer is not valid JSON: {cause}");
+            }
+            Web::JsonValueExt(_) => {}
+        },
+        // Its own text repeats the whole question.
+        genai::Error::ChatResponseGeneration {
+            response_body,
+            cause,
+            ..
+        } => match blocked_question(response_body) {
+            Some(why) => {
+                without_status = CallErrorKind::Blocked;
+                message = why;
+                usage = tokens_of_blocked_question(response_body);
+            }
+            None => message = format!("the answer is JSON, but no message: {cause}"),
+        },
+        _ => {}
+    }
+    let kind = status.map_or(without_status, |status| {
+        kind_of_status(status, &message, structured)
+    });
+    let retry_after = retry_after.filter(|s| s.is_finite() && *s >= 0.0 && *s < 1e9);
+    CallError {
+        kind,
+        // Taken out before the text is cut: half a key is none that could be found.
+        message: shortened(&secrets.scrub(&message)),
+        retry_after: retry_after.map(Duration::from_secs_f64),
+        usage,
+    }
+}
+
+/// What an answer of this status, that is no success, means. `structured` as for [`failure`].
+pub(super) fn kind_of_status(status: u16, message: &str, structured: bool) -> CallErrorKind {
+    match status {
+        429 => CallErrorKind::RateLimited,
+        401 | 403 => CallErrorKind::Denied,
+        408 => CallErrorKind::Timeout,
+        413 => CallErrorKind::TooLong,
+        // Some servers break over a format that they don't know, instead of refusing it.
+        500.. => match kind_of_refusal(message) {
+            CallErrorKind::FormatRejected if structured => CallErrorKind::FormatRejected,
+            _ => CallErrorKind::ServerError,
+        },
+        400..=499 => match kind_of_refusal(message) {
+            CallErrorKind::FormatRejected if !structured => CallErrorKind::Refused,
+            kind => kind,
+        },
+        // A redirect or the like.
+        _ => CallErrorKind::Refused,
+    }
+}
+
+/// The failure of a response that is no reply although it has the form of one: a filter or the model itself stopped it. Even
+/// whole JSON before such a stop is no verdict. `usage` is what the provider counted.
+pub(super) fn blocked(
+    response: &ChatResponse,
+    usage: Option<Usage>,
+    secrets: &Secrets,
+) -> Option<CallError> {
+    let body = response.captured_raw_body.as_ref();
+    let message = match &response.stop_reason {
+        Some(StopReason::ContentFilter(reason)) => {
+            format!("the model or a filter of the provider stopped the reply (`{reason}`)")
+        }
+        _ => body.and_then(|body| refusal(body).or_else(|| blocked_question(body)))?,
+    };
+    Some(CallError {
+        kind: CallErrorKind::Blocked,
+        message: shortened(&secrets.scrub(&message)),
+        retry_after: None,
+        usage,
+    })
+}
+
+/// A refusal of OpenAI's models, which has a place of its own.
+fn refusal(body: &Value) -> Option<String> {
+    let text = body.pointer("/choices/0/message/refusal")?.as_str()?.trim();
+    (!text.is_empty()).then(|| format!("the model refuses: {text}"))
+}
+
+/// Why Gemini let a question not come before the model.
+fn blocked_question(body: &Value) -> Option<String> {
+    let reason = body.pointer("/promptFeedback/blockReason")?.as_str()?;
+    Some(format!(
+        "a filter of the provider holds the question back (`{reason}`)"
+    ))
+}
+
+fn tokens_of_blocked_question(body: &Value) -> Option<Usage> {
+    let prompt = body.pointer("/usageMetadata/promptTokenCount")?.as_u64()?;
+    Some(Usage {
+        prompt,
+        ..Usage::default()
+    })
+}
+
+/// What a refusal below 500 is about.
+fn kind_of_refusal(message: &str) -> CallErrorKind {
+    let message = message.to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
+    if says(&["api_key_invalid", "api key not valid"]) {
+        // Gemini sends 400 for a wrong key.
+        CallErrorKind::Denied
+    } else if says(&[
+        "context_length",
+        "context length",
+        "context limit",
+        "context size",
+        "context_size",
+        "maximum context",
+        "maximum number of tokens",
+        "too many tokens",
+        "prompt is too long",
+    ]) {
+        CallErrorKind::TooLong
+    } else if says(&[
+        "schema",
+        "response_format",
+        "output_config",
+        "output_format",
+        "output format",
+        "structured output",
+        "json mode",
+        "mime type",
+        "mime_type",
+        "mimetype",
+    ]) {
+        CallErrorKind::FormatRejected
+    } else {
+        CallErrorKind::Refused
+    }
+}
+
+/// Seconds of a `Retry-After` header: a number, or a date.
+fn seconds_to_wait(header: &str) -> Option<f64> {
+    let header = header.trim();
+    header.parse().ok().or_else(|| {
+        let until = chrono::DateTime::parse_from_rfc2822(header).ok()?;
+        let wait = until.signed_duration_since(chrono::Utc::now());
+        Some(wait.num_milliseconds().max(0) as f64 / 1000.0)
+    })
+}
+
+/// Seconds of a `google.rpc.RetryInfo`, which Gemini sends in the error's details instead of a header: `"retryDelay": "37s"`.
+fn seconds_in_body(body: &str) -> Option<f64> {
+    let body: Value = serde_json::from_str(body).ok()?;
+    let details = body.pointer("/error/details")?.as_array()?;
+    let delay = details.iter().find_map(|d| d.get("retryDelay")?.as_str())?;
+    delay.strip_suffix('s')?.parse().ok()
+}
+
+pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut message = error.to_string();
+    let mut cause = error.source();
+    while let Some(source) = cause {
+        message.push_str(&format!(": {source}"));
+        cause = source.source();
+    }
+    message
+}
+
+/// An error text that fits a table: providers send whole pages.
+pub(super) fn shortened(message: &str) -> String {
+    const MOST: usize = 500;
+    match message.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &message[..end]),
+        None => message.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_are_read_as_seconds_or_dates() {
+        assert_eq!(seconds_to_wait(" 7 "), Some(7.0));
+        assert_eq!(seconds_to_wait("1.5"), Some(1.5));
+        let soon = chrono::Utc::now() + chrono::TimeDelta::seconds(30);
+        let wait = seconds_to_wait(&soon.to_rfc2822()).unwrap();
+        assert!((28.0..=30.0).contains(&wait), "{wait}");
+        assert_eq!(seconds_to_wait("soon"), None);
+    }
+
+    #[test]
+    fn waits_are_read_from_bodies() {
+        let body = |delay: &str| {
+            let help = r#"{"@type": "type.googleapis.com/google.rpc.Help"}"#;
+            format!(r#"{{"error": {{"details": [{help}, {{"retryDelay": {delay}}}]}}}}"#)
+        };
+        assert_eq!(seconds_in_body(&body("\"37s\"")), Some(37.0));
+        assert_eq!(seconds_in_body(&body("\"0.25s\"")), Some(0.25));
+        for none in ["\"37\"", "37", "\"s\"", "null"] {
+            assert_eq!(seconds_in_body(&body(none)), None, "{none}");
+        }
+        assert_eq!(seconds_in_body("<html>"), None);
+        assert_eq!(seconds_in_body("{\"error\": \"busy\"}"), None);
+    }
+
+    #[test]
+    fn refusals_are_told_apart() {
+        use CallErrorKind::{Denied, FormatRejected, Refused, TooLong};
+        for (message, kind) in [
+            ("This model's maximum context length is 8192", TooLong),
+            (
+                "prompt is too long: 208310 tokens > 200000 maximum",
+                TooLong,
+            ),
+            (
+                "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+                TooLong,
+            ),
+            (
+                "input length and `max_tokens` exceed context limit: 190000 + 21333 > 200000",
+                TooLong,
+            ),
+            (
+                "Invalid parameter: 'response_format' of type json_schema",
+                FormatRejected,
+            ),
+            (
+                "output_config: Extra inputs are not permitted",
+                FormatRejected,
+            ),
+            (
+                "Unknown name \"responseJsonSchema\" at 'generation_config': Cannot find field.",
+                FormatRejected,
+            ),
+            ("Json mode is not enabled for models/x", FormatRejected),
+            ("API key not valid. Please pass a valid API key.", Denied),
+            (
+                "request (2797 tokens) exceeds the available context size (2048 tokens)",
+                TooLong,
+            ),
+            ("no such model", Refused),
+            ("`temperature` is deprecated for this model.", Refused),
+        ] {
+            assert_eq!(kind_of_refusal(message), kind, "{message}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_breaks_over_the_format_refuses_it() {
+        let message = "status 500: response_format.type: Input should be 'text' or 'json_object'";
+        let kind = |structured| kind_of_status(500, message, structured);
+        assert_eq!(kind(true), CallErrorKind::FormatRejected);
+        assert_eq!(kind(false), CallErrorKind::ServerError);
+        assert_eq!(
+            kind_of_status(500, "prompt is too long", true),
+            CallErrorKind::ServerError
+        );
+    }
+
+    #[test]
+    fn a_block_of_the_question_is_read_from_its_feedback() {
+        let body = serde_json::json!({
+            "promptFeedback": {"blockReason": "PROHIBITED_CONTENT"},
+            "usageMetadata": {"promptTokenCount": 12, "totalTokenCount": 12},
+        });
+        assert!(
+            blocked_question(&body)
+                .unwrap()
+                .contains("PROHIBITED_CONTENT")
+        );
+        let usage = tokens_of_blocked_question(&body);
+        assert_eq!(usage.map(|u| (u.prompt, u.completion)), Some((12, 0)));
+        let other = serde_json::json!({"promptFeedback": {"safetyRatings": []}});
+        assert_eq!(blocked_question(&other), None);
+        assert_eq!(tokens_of_blocked_question(&other), None);
+    }
+}
