@@ -86,6 +86,7 @@ pub(super) fn judge(
         .unwrap_or(4096) as u32,
         policy: policy(settings)?,
         share_stages: !given.judge_unshared,
+        rounds: count("judge-rounds", given.judge_rounds.as_deref(), 1, 100)?.unwrap_or(1) as u32,
     };
     let conversation = conversation
         .map(|file| conversations(file, &asking, temperature, rules))

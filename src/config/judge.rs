@@ -86,6 +86,11 @@ pub struct JudgeSettings {
     #[arg(long, value_name = "N")]
     #[serde(deserialize_with = "text")]
     pub judge_tries: Option<String>,
+    /// Rounds of a question whose replies can't be used. One more than in an earlier run asks again what failed there so; other
+    /// failures are asked again in any case [default: 1]
+    #[arg(long, value_name = "N")]
+    #[serde(deserialize_with = "text")]
+    pub judge_rounds: Option<String>,
     /// Requests that may start in any minute
     #[arg(long, value_name = "N")]
     #[serde(deserialize_with = "text")]
@@ -160,6 +165,7 @@ pub(super) const KEYS: &[&str] = &[
     "judge_concurrency",
     "judge_timeout",
     "judge_tries",
+    "judge_rounds",
     "requests_per_minute",
     "tokens_per_minute",
     "max_calls",
@@ -201,6 +207,7 @@ impl JudgeSettings {
             judge_concurrency: self.judge_concurrency.or(other.judge_concurrency),
             judge_timeout: self.judge_timeout.or(other.judge_timeout),
             judge_tries: self.judge_tries.or(other.judge_tries),
+            judge_rounds: self.judge_rounds.or(other.judge_rounds),
             requests_per_minute: self.requests_per_minute.or(other.requests_per_minute),
             tokens_per_minute: self.tokens_per_minute.or(other.tokens_per_minute),
             max_calls: self.max_calls.or(other.max_calls),

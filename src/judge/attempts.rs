@@ -88,7 +88,7 @@ pub enum Outcome {
 /// A stage got no usable reply (code `judge_failed`).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the judge gave no usable reply in {calls} calls; the last one: {last}. Check the judge model, or evaluate this trace again"
+    "the judge gave no usable reply in {calls} calls; the last one: {last}. Check the judge model, or ask again with one more of --judge-rounds"
 )]
 pub struct JudgeFailed {
     /// Calls made.

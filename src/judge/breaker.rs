@@ -38,6 +38,8 @@ pub struct Breaker {
 
 #[derive(Debug, Default)]
 struct State {
+    /// What the last failure said.
+    last: String,
     failures: u32,
     rests: u32,
     /// Open until then; afterwards one probe may go.
@@ -47,8 +49,13 @@ struct State {
 
 /// The endpoint was given up.
 #[derive(Debug, PartialEq, thiserror::Error)]
-#[error("the endpoint did not recover; nothing more is sent to it in this run")]
-pub struct GivenUp;
+#[error(
+    "the endpoint did not recover; nothing more is sent to it in this run; it last said: {last}"
+)]
+pub struct GivenUp {
+    /// What the last failure said.
+    pub last: String,
+}
 
 /// Leave to send one call; says how the call went when it has gone.
 #[derive(Debug)]
@@ -75,7 +82,9 @@ impl Breaker {
             let wait = {
                 let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
                 if state.rests > self.rules.rests {
-                    return Err(GivenUp);
+                    return Err(GivenUp {
+                        last: state.last.clone(),
+                    });
                 }
                 let now = Instant::now();
                 match state.open_until {
@@ -117,7 +126,7 @@ impl Leave<'_> {
     }
 
     /// The endpoint could not answer.
-    pub fn failed(self) {
+    pub fn failed(self, message: &str) {
         let rules = self.breaker.rules;
         let mut state = self
             .breaker
@@ -125,6 +134,7 @@ impl Leave<'_> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         state.failures += 1;
+        message.clone_into(&mut state.last);
         let opens = state.open_until.is_none() && state.failures >= rules.failures;
         if self.probe || opens {
             let rest = rules
@@ -136,6 +146,7 @@ impl Leave<'_> {
             state.probing = false;
             tracing::warn!(
                 seconds = rest.as_secs_f64(),
+                message,
                 "the judge's endpoint fails; waiting"
             );
         }
@@ -178,7 +189,7 @@ mod tests {
             };
             let breaker = Breaker::new(rules);
             for _ in 0..3 {
-                breaker.leave().await.unwrap().failed();
+                breaker.leave().await.unwrap().failed("down");
             }
             let opened = Instant::now();
             let probe = breaker.leave().await.unwrap();
@@ -196,12 +207,12 @@ mod tests {
                 breaker.leave().await.unwrap(),
             );
             a.answered();
-            b.failed();
+            b.failed("down");
             for _ in 0..2 {
-                breaker.leave().await.unwrap().failed();
+                breaker.leave().await.unwrap().failed("down");
             }
-            breaker.leave().await.unwrap().failed();
-            breaker.leave().await.unwrap().failed();
+            breaker.leave().await.unwrap().failed("down");
+            breaker.leave().await.unwrap().failed("down");
             assert_eq!(breaker.leave().await.unwrap_err(), GivenUp);
         });
     }

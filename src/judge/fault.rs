@@ -26,6 +26,9 @@ pub(super) fn failure(error: &genai::Error, structured: bool, secrets: &Secrets)
         | genai::Error::WebAdapterCall { webc_error, .. } => match webc_error {
             Web::ResponseFailedStatus { status, body, .. } => {
                 message = format!("status {}: {}", status.as_u16(), body.trim());
+                if status.as_u16() == 404 {
+                    message.push_str(" (a --judge-url goes up to and with /v1)");
+                }
                 retry_after = retry_after.or_else(|| seconds_in_body(body));
             }
             Web::Reqwest(e) => {

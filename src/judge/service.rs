@@ -317,7 +317,7 @@ impl JudgeService {
             };
             self.parts.budget.settle(aside, usage, price);
             match &outcome {
-                Err(e) if e.kind.passes() => leave.failed(),
+                Err(e) if e.kind.passes() => leave.failed(&e.message),
                 _ => leave.answered(),
             }
             let record = Attempt {

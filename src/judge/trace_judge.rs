@@ -27,6 +27,9 @@ pub struct AskingRules {
     pub policy: Policy,
     /// Whether metrics share the answers to stages that they have in common.
     pub share_stages: bool,
+    /// How often a question is put anew, with all attempts, when its replies can't be used; at least 1. Replies stay in the ledger:
+    /// with one round more, a later run asks again where an earlier one got no usable reply.
+    pub rounds: u32,
 }
 
 impl AskingRules {
@@ -41,10 +44,13 @@ impl AskingRules {
         metric: &str,
         question: &Question,
         structured: bool,
-        put: u32,
+        (round, put): (u32, u32),
         repair: Option<&str>,
     ) -> Call {
         let mut apart = Vec::new();
+        if round > 0 {
+            apart.push(format!("round {round}"));
+        }
         if put > 0 {
             apart.push(put.to_string());
         }
@@ -83,7 +89,7 @@ impl AskingRules {
         evidence: &Evidence,
     ) -> Result<Option<Call>, PromptError> {
         Ok(match metric.next(evidence, 0.5, &[])? {
-            Step::Ask(question) => Some(self.call(metric.name(), &question, true, 0, None)),
+            Step::Ask(question) => Some(self.call(metric.name(), &question, true, (0, 0), None)),
             Step::Done(_) => None,
         })
     }
@@ -114,7 +120,10 @@ impl Unjudged {
         };
         Self {
             code: code.to_owned(),
-            message: unanswered.to_string(),
+            message: match unanswered {
+                Unanswered::Failed { message, .. } => message.clone(),
+                other => other.to_string(),
+            },
             pending: unanswered.pending(),
             fatal: matches!(unanswered, Unanswered::Ledger(_)),
         }
@@ -151,11 +160,28 @@ pub async fn judge_trace(
 }
 
 /// Puts one question until its reply has the shape that it must have.
+/// Puts a question in as many rounds as it takes and the rules allow.
 async fn put(
     service: &JudgeService,
     rules: &AskingRules,
     metric: &str,
     question: &Question,
+) -> Result<StageReply, Unjudged> {
+    let mut round = 0;
+    loop {
+        match put_once(service, rules, metric, question, round).await {
+            Err(e) if e.code == JudgeFailed::CODE && round + 1 < rules.rounds => round += 1,
+            end => return end,
+        }
+    }
+}
+
+async fn put_once(
+    service: &JudgeService,
+    rules: &AskingRules,
+    metric: &str,
+    question: &Question,
+    round: u32,
 ) -> Result<StageReply, Unjudged> {
     let mut attempts = Attempts::new(rules.policy, question.shape);
     let label = CallLabel {
@@ -164,6 +190,7 @@ async fn put(
     };
     // The cause of a failed call is more to the point than that there was no usable reply.
     let mut cause = None;
+    let mut cut_off = false;
     while let Some(form) = attempts.next_call() {
         let repair = match &form.repair {
             None => None,
@@ -178,7 +205,7 @@ async fn put(
             metric,
             question,
             form.structured,
-            attempts.calls(),
+            (round, attempts.calls()),
             repair.as_deref(),
         );
         let answer = match rules.policy {
@@ -189,6 +216,7 @@ async fn put(
         let outcome = match answer {
             Ok(reply) => {
                 cause = None;
+                cut_off = reply.cut_off;
                 Outcome::Answer(reply.text)
             }
             Err(Unanswered::Failed { code, message }) => {
@@ -213,7 +241,12 @@ async fn put(
             (Some(cause), Policy::Production) => cause,
             _ => Unjudged {
                 code: JudgeFailed::CODE.into(),
-                message: failed.to_string(),
+                message: match cut_off {
+                    true => format!(
+                        "{failed}; it reached the largest size of a reply: raise --judge-max-output"
+                    ),
+                    false => failed.to_string(),
+                },
                 pending: false,
                 fatal: false,
             },

@@ -40,6 +40,7 @@ pub fn text(summary: &Summary) -> String {
     // Writing to a String can't fail.
     let _ = write_counts(&mut out, summary);
     let _ = write_metrics(&mut out, summary);
+    let _ = write_judges(&mut out, summary);
     let _ = write_conversations(&mut out, summary);
     let _ = write_batches(&mut out, summary);
     let _ = write_worst(&mut out, summary);
@@ -115,6 +116,51 @@ fn write_metrics(out: &mut String, s: &Summary) -> std::fmt::Result {
             score(m.p90),
             grouped(m.passed),
             m.threshold
+        )?;
+    }
+    Ok(())
+}
+
+fn write_judges(out: &mut String, s: &Summary) -> std::fmt::Result {
+    let Some(judge) = &s.judge else {
+        return Ok(());
+    };
+    writeln!(
+        out,
+        "\njudges: {} asked, {} from the ledger, {} sent, {} answered, {} failed, {} held back",
+        counted(judge.calls.asked, "question"),
+        grouped(judge.calls.from_ledger),
+        grouped(judge.calls.sent),
+        grouped(judge.calls.answered),
+        grouped(judge.calls.failed),
+        grouped(judge.calls.withheld)
+    )?;
+    for m in &judge.metrics {
+        if m.failed + m.pending > 0 {
+            writeln!(
+                out,
+                "  {} by {}: {} judged, {} failed, {} pending",
+                m.name,
+                plain(&m.model),
+                grouped(m.judged),
+                grouped(m.failed),
+                grouped(m.pending)
+            )?;
+        }
+    }
+    for spend in judge.spend.iter().filter(|spend| spend.attempts > 0) {
+        let unpriced = match spend.unpriced {
+            0 => String::new(),
+            n => format!(", {} without a known price", grouped(n)),
+        };
+        writeln!(
+            out,
+            "  spent on {}: {} and {} tokens in {}, {:.4} dollars{unpriced}",
+            spend.metric,
+            grouped(spend.prompt_tokens),
+            grouped(spend.completion_tokens),
+            counted(spend.attempts, "call"),
+            spend.cost
         )?;
     }
     Ok(())
@@ -231,6 +277,10 @@ fn write_problems(out: &mut String, s: &Summary) -> std::fmt::Result {
         (
             s.failed_signals,
             "traces with a metric that failed (status FAILED)",
+        ),
+        (
+            s.pending_signals,
+            "traces with a metric that was not asked for yet (status PENDING); the reasons are in `scores`",
         ),
         (
             s.non_finite_signals,

@@ -107,6 +107,7 @@ impl JudgeRequest {
             "temperature": self.asking.temperature,
             "max_output_tokens": self.asking.max_output_tokens,
             "policy": self.asking.policy.name(),
+            "rounds": self.asking.rounds,
             "shared_stages": self.asking.share_stages,
             "filters": self.filters,
             "condition": self.condition,
