@@ -171,6 +171,7 @@ fn conversations(
         model: resolve(route.as_deref().unwrap_or(&asking.model)),
         temperature: temperature.unwrap_or(CONVERSATION_TEMPERATURE),
         max_output_tokens: asking.max_output_tokens,
+        rounds: asking.rounds,
     })
 }
 

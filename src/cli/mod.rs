@@ -1,6 +1,7 @@
 //! The command line: one file a subcommand.
 
 mod aggregate;
+mod conversations;
 mod embed;
 mod judge;
 mod judge_file;
@@ -51,6 +52,8 @@ pub struct Cli {
 enum Command {
     /// Score traces: coherence, loops, and the reliability and consistency of sessions
     Score(score::ScoreArgs),
+    /// Judge conversations that come as a table of turns, with or without test cases
+    Conversations(conversations::ConversationsArgs),
     /// Count what judges would be asked and what it would cost; sends nothing
     Plan(plan::PlanArgs),
     /// The ledger's batches of calls to judges, and fetching their results
@@ -80,6 +83,7 @@ impl Cli {
         let result =
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match self.command {
                 Command::Score(args) => score::run(args, config),
+                Command::Conversations(args) => conversations::run(args, config),
                 Command::Plan(args) => plan::run(args, config),
                 Command::Judge(args) => judge::run(args, config),
                 Command::Aggregate(args) => aggregate::run(args, config),

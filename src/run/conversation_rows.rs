@@ -143,7 +143,7 @@ fn push_score(rows: &mut ScoreRows, judged: &JudgedConversation, rules: &Rules, 
         passed: verdict.filter(|_| score.is_some()).map(|v| v.passed),
         reason: &judged.reason,
         metadata: &metadata,
-        evaluated_traces: Some(judged.traces as i64),
+        evaluated_traces: judged.traces.map(|count| count as i64),
         environment: None,
         judge: Some(route),
     });
@@ -205,7 +205,10 @@ fn verdict_columns(rows: &[JudgedConversation], route: &str, pass_threshold: f64
             verdicts().map(|v| Some(v?.highlights.failed_binary.as_slice())),
         ),
         optional_texts("raw_reply", verdicts().map(|v| v?.raw_reply.as_deref())),
-        integers("traces", rows.iter().map(|row| Some(row.traces as i64))),
+        integers(
+            "traces",
+            rows.iter().map(|row| row.traces.map(|count| count as i64)),
+        ),
         integers("turns", rows.iter().map(|row| Some(row.turns as i64))),
         integers(
             "agent_latency_p50_ms",

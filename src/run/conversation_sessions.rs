@@ -44,10 +44,12 @@ impl ChosenSession {
 #[derive(Debug)]
 pub(super) struct Conversation {
     pub key: SessionKey,
-    /// How many traces it has.
-    pub traces: usize,
+    /// How many traces it has; none where it comes from a table of turns.
+    pub traces: Option<usize>,
     pub case: Case,
     pub turns: Vec<Turn>,
+    /// Why it is not judged, if something of it could not be read.
+    pub set_aside: Option<String>,
 }
 
 /// The sessions that have at least one of the selected traces, in the order of their keys, with all of their traces:
@@ -143,7 +145,7 @@ pub(super) fn read_conversations(
     sessions: &[ChosenSession],
     mut each: impl FnMut(Conversation) -> ControlFlow<()>,
 ) -> Result<(), RunError> {
-    for group in groups(sessions, MOST_ROWS) {
+    for group in groups(sessions, MOST_ROWS, ChosenSession::rows) {
         let found = read_group(documents, group)?;
         for (session, traces) in group.iter().zip(found) {
             let key = session.key.clone();
@@ -151,9 +153,10 @@ pub(super) fn read_conversations(
             let (case, turns) = transcript(key.project_id.as_deref(), &key.session_id, traces);
             let conversation = Conversation {
                 key,
-                traces: count,
+                traces: Some(count),
                 case,
                 turns,
+                set_aside: None,
             };
             if each(conversation).is_break() {
                 return Ok(());
@@ -164,17 +167,17 @@ pub(super) fn read_conversations(
 }
 
 /// Cuts sessions into groups of at most `most` rows, or of one session.
-fn groups(sessions: &[ChosenSession], most: usize) -> Vec<&[ChosenSession]> {
+pub(super) fn groups<S>(sessions: &[S], most: usize, rows_of: impl Fn(&S) -> usize) -> Vec<&[S]> {
     let mut groups = Vec::new();
     let (mut rest, mut count, mut rows) = (sessions, 0, 0);
     for session in sessions {
-        if count > 0 && rows + session.rows() > most {
+        if count > 0 && rows + rows_of(session) > most {
             let (group, others) = rest.split_at(count);
             groups.push(group);
             (rest, count, rows) = (others, 0, 0);
         }
         count += 1;
-        rows += session.rows();
+        rows += rows_of(session);
     }
     if count > 0 {
         groups.push(rest);
@@ -236,7 +239,7 @@ mod tests {
     #[test]
     fn groups_are_full_whole_and_in_order() {
         let sizes = |sessions: &[ChosenSession]| -> Vec<Vec<usize>> {
-            groups(sessions, 4)
+            groups(sessions, 4, ChosenSession::rows)
                 .iter()
                 .map(|group| group.iter().map(ChosenSession::rows).collect())
                 .collect()

@@ -1,4 +1,5 @@
-//! Sessions judged as conversations: one call a session, from its transcript to its verdict.
+//! Conversations judged: one call each, from the transcript to the verdict. They come from sessions of traces or from a
+//! table of turns.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -10,11 +11,12 @@ use serde::Serialize;
 use super::conversation_rows::{ConversationScores, ConversationTables};
 use super::conversation_sessions::{ChosenSession, Conversation, SessionKey, read_conversations};
 use super::judgements::Status;
+use super::tabled_sessions::TableCounts;
 use super::{Distribution, Rules, RunDirectory, RunError};
 use crate::judge::conversation::{
     Breakdown, Case, CaseLatency, CaseResult, ConversationJudge, JudgeError, MetricScore,
-    NotJudged, Request, RequestError, RunBars, RunSummary, SCHEMA_NAME, SchemaPlace, Turn, Verdict,
-    by_metric, by_tier, case_passed, not_judged, prompt_versions, summarise,
+    NotJudged, Request, RequestError, RunBars, RunSummary, SCHEMA_NAME, SchemaPlace, TokenUsage,
+    Turn, Verdict, by_metric, by_tier, case_passed, not_judged, prompt_versions, summarise,
 };
 use crate::judge::{
     Call, CallErrorKind, CallHash, CallLabel, JudgeService, PromptLabel, Reply, ReplyFormat, Taken,
@@ -45,11 +47,13 @@ pub struct ConversationRequest {
     pub temperature: f64,
     /// Most tokens of a reply.
     pub max_output_tokens: u32,
+    /// How often a judge whose reply can't be used is asked, at least 1; see [`crate::judge::AskingRules::rounds`].
+    pub rounds: u32,
 }
 
 impl ConversationRequest {
     /// The call that asks for a verdict.
-    pub(super) fn call(&self, request: Request, place: SchemaPlace) -> Call {
+    pub(super) fn call(&self, request: Request, place: SchemaPlace, round: u32) -> Call {
         let Request {
             system,
             user,
@@ -74,7 +78,10 @@ impl ConversationRequest {
                 // Counts up when either of the two texts changes.
                 version: prompt_versions().iter().sum(),
             },
-            apart: String::new(),
+            apart: match round {
+                0 => String::new(),
+                round => format!("round {round}"),
+            },
         }
     }
 }
@@ -85,8 +92,11 @@ pub(super) struct JudgedConversation {
     pub key: SessionKey,
     pub test_case: String,
     pub repetition_index: i32,
-    pub traces: usize,
+    /// None where the session comes from a table of turns.
+    pub traces: Option<usize>,
     pub turns: usize,
+    /// What was recorded of the conversation earlier.
+    pub recorded: Recorded,
     pub latency: CaseLatency,
     /// Success exactly where the verdict has scores.
     pub status: Status,
@@ -96,6 +106,38 @@ pub(super) struct JudgedConversation {
     pub reason: String,
     /// Where the judge answered.
     pub answer: Option<Answer>,
+}
+
+/// What a case says of the conversation itself.
+#[derive(Debug, Default)]
+pub(super) struct Recorded {
+    pub error: Option<String>,
+    pub agent_token_usage: Option<TokenUsage>,
+    pub platform_token_usage: Option<TokenUsage>,
+    /// In US dollars.
+    pub agent_cost_usd: Option<f64>,
+    /// In US dollars.
+    pub platform_cost_usd: Option<f64>,
+}
+
+impl Recorded {
+    fn take(case: &mut Case) -> Self {
+        Self {
+            error: case.error.take(),
+            agent_token_usage: case.agent_token_usage.take(),
+            platform_token_usage: case.platform_token_usage.take(),
+            agent_cost_usd: case.agent_cost_usd,
+            platform_cost_usd: case.platform_cost_usd,
+        }
+    }
+
+    /// The known costs together.
+    fn cost_usd(&self) -> Option<f64> {
+        match (self.agent_cost_usd, self.platform_cost_usd) {
+            (Some(agent), Some(platform)) => Some(agent + platform),
+            (agent, platform) => agent.or(platform),
+        }
+    }
 }
 
 /// Facts of the judge's answer.
@@ -146,6 +188,9 @@ pub struct ConversationSummary {
     pub metrics: Vec<Breakdown>,
     /// By tier.
     pub tiers: Vec<Breakdown>,
+    /// What the tables held, where conversations come from a table of turns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tables: Option<TableCounts>,
 }
 
 impl ConversationSummary {
@@ -164,7 +209,7 @@ pub(super) struct Conversations {
     pub scores: ConversationScores,
 }
 
-/// Judges sessions, each as one conversation, and writes their tables in the order of the sessions.
+/// Judges sessions of traces, each as one conversation, and writes their tables in the order of the sessions.
 pub(super) async fn judge_all(
     request: &ConversationRequest,
     concurrency: usize,
@@ -175,13 +220,30 @@ pub(super) async fn judge_all(
     run: &RunDirectory,
 ) -> Result<Conversations, RunError> {
     tracing::info!(conversations = sessions.len(), "judging conversations");
+    let read = move |each: &mut Listener<'_>| read_conversations(&documents, &sessions, each);
+    judge_each(request, concurrency, rules, service, read, run).await
+}
+
+/// Takes a conversation and says whether to go on.
+pub(super) type Listener<'l> = dyn FnMut(Conversation) -> ControlFlow<()> + 'l;
+
+/// Judges the conversations that `read` hands out, and writes their tables in that order. A few of them are in memory at
+/// once: reading waits for judging.
+pub(super) async fn judge_each(
+    request: &ConversationRequest,
+    concurrency: usize,
+    rules: &Rules,
+    service: &JudgeService,
+    read: impl FnOnce(&mut Listener<'_>) -> Result<(), RunError> + Send + 'static,
+    run: &RunDirectory,
+) -> Result<Conversations, RunError> {
     let mut tables = ConversationTables::create(run, rules, request)?;
     let mut tally = Tally::default();
     let waiting = WAITING_PER_CALL * concurrency.max(1);
     let (sender, mut receiver) = tokio::sync::mpsc::channel::<Conversation>(waiting);
     // Files are read by blocking calls, on a thread of their own.
     let reader = tokio::task::spawn_blocking(move || {
-        read_conversations(&documents, &sessions, |conversation| {
+        read(&mut |conversation| {
             // Whoever judges has stopped listening: its own error is the one to report.
             match sender.blocking_send(conversation) {
                 Ok(()) => ControlFlow::Continue(()),
@@ -223,17 +285,41 @@ async fn judge_one(
     let Conversation {
         key,
         traces,
-        case,
+        mut case,
         turns,
+        set_aside,
     } = conversation;
-    let asked = match not_judged(&case, &turns) {
-        Some(NotJudged::NoTurns) => Asked::Nothing("the session has no text to judge"),
-        Some(NotJudged::Failed) => Asked::Nothing("the session itself failed"),
-        None => ask(request, service, format_refused, &case, &turns).await?,
+    let asked = match (not_judged(&case, &turns), set_aside) {
+        (Some(NotJudged::Failed), _) => {
+            let error = case.error.as_deref().unwrap_or_default();
+            Asked::Nothing(format!("the session itself failed: {error}"))
+        }
+        (_, Some(why)) => Asked::Nothing(why),
+        (Some(NotJudged::NoTurns), None) => {
+            Asked::Nothing("the session has no text to judge".to_owned())
+        }
+        (None, None) => {
+            let mut round = 0;
+            loop {
+                let asked = ask(request, service, format_refused, &case, &turns, round).await?;
+                let unusable = |reply: &Reply| {
+                    let verdict = request.judge.verdict(&case, &turns, Ok(&reply.text));
+                    verdict.judge_error.is_some()
+                };
+                match &asked {
+                    Asked::Answered(reply, _)
+                        if round + 1 < request.rounds && unusable(reply) =>
+                    {
+                        round += 1;
+                    }
+                    _ => break asked,
+                }
+            }
+        }
     };
     let verdict_on = |reply: Result<&str, JudgeError>| request.judge.verdict(&case, &turns, reply);
     let (status, verdict, reason, answer) = match asked {
-        Asked::Nothing(why) => (Status::Failed, None, why.to_owned(), None),
+        Asked::Nothing(why) => (Status::Failed, None, why, None),
         Asked::Pending(why) => (Status::Pending, None, why, None),
         Asked::Failed(fault, why) => (Status::Failed, Some(verdict_on(Err(fault))), why, None),
         Asked::Answered(reply, hash) => {
@@ -258,6 +344,7 @@ async fn judge_one(
         }
     };
     Ok(JudgedConversation {
+        recorded: Recorded::take(&mut case),
         test_case: case.test_case().to_owned(),
         repetition_index: case.repetition_index,
         key,
@@ -274,7 +361,7 @@ async fn judge_one(
 /// What came of asking.
 enum Asked {
     /// There is nothing to ask about, and why.
-    Nothing(&'static str),
+    Nothing(String),
     Answered(Reply, CallHash),
     /// The judge failed for good, and what happened.
     Failed(JudgeError, String),
@@ -290,6 +377,7 @@ async fn ask(
     format_refused: &AtomicBool,
     case: &Case,
     turns: &[Turn],
+    round: u32,
 ) -> Result<Asked, RunError> {
     let mut place = match format_refused.load(Relaxed) {
         true => SchemaPlace::Prompt,
@@ -303,7 +391,7 @@ async fn ask(
             }
             Err(e @ RequestError::Prompt(_)) => return Err(RunError::Plan(e.to_string())),
         };
-        let call = request.call(built, place);
+        let call = request.call(built, place, round);
         let unanswered = match service.answer(&call, LABEL).await {
             Ok(reply) => return Ok(Asked::Answered(reply, service.hash(&call))),
             Err(unanswered) => unanswered,
@@ -380,7 +468,12 @@ impl Tally {
             overall_score: verdict.map(|v| v.overall_score),
             judge_error: verdict.and_then(|v| v.judge_error),
             agent_latency_p50_ms: one.latency.agent_latency_p50_ms,
-            ..CaseResult::default()
+            error: one.recorded.error.clone(),
+            agent_token_usage: one.recorded.agent_token_usage.clone(),
+            platform_token_usage: one.recorded.platform_token_usage.clone(),
+            agent_cost_usd: one.recorded.agent_cost_usd,
+            platform_cost_usd: one.recorded.platform_cost_usd,
+            estimated_cost_usd: one.recorded.cost_usd(),
         });
         let scores = verdict.into_iter().flat_map(|v| &v.metric_scores);
         self.scores.extend(scores.map(|score| MetricScore {
@@ -409,6 +502,7 @@ impl Tally {
             average: run.avg_judged_score,
             metrics: by_metric(&self.scores),
             tiers: by_tier(&self.scores),
+            tables: None,
             run,
         };
         (summary, self.distribution)

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use serde::Serialize;
@@ -14,7 +14,7 @@ use super::conversations::{ConversationRequest, ConversationSummary};
 use super::judgements::{Judgement, Judgements, Status};
 use super::signals_file::GivenSignals;
 use super::{Rules, RunError};
-use crate::judge::batch::{BatchClient, BatchCounts, BatchDesk, BatchLimits};
+use crate::judge::batch::{BatchClient, BatchCounts, BatchDesk, BatchDeskError, BatchLimits};
 use crate::judge::{
     AskingRules, BreakerRules, Budget, CallCounts, Caps, Evidence, HttpJudge, Judge, JudgeService,
     JudgedMetric, Ledger, PriceTable, ProviderSettings, RateGate, RateLimits, Retries,
@@ -122,6 +122,32 @@ impl JudgeRequest {
             "batch": self.batches.is_some(),
             "conversation": conversation,
         })
+    }
+
+    /// What `once` makes of the answers that there are. Where calls go into batches, again whenever something came back, as long
+    /// as the rules let the run wait.
+    ///
+    /// # Errors
+    /// Those of `once`, and [`RunError::Plan`] if batches can't be submitted or collected.
+    pub(super) async fn in_rounds<T>(
+        &self,
+        service: &JudgeService,
+        once: impl AsyncFn() -> Result<T, RunError>,
+    ) -> Result<T, RunError> {
+        let Some(batches) = self.batches else {
+            return once().await;
+        };
+        let stopped = |e: BatchDeskError| RunError::Plan(e.to_string());
+        let until = Instant::now() + batches.wait;
+        service.collect_batches().await.map_err(stopped)?;
+        loop {
+            let made = once().await?;
+            let further = service.go_on_with_batches(until, batches.poll).await;
+            // What came back lets later stages be asked.
+            if !further.map_err(stopped)? {
+                return Ok(made);
+            }
+        }
     }
 
     /// The service that answers the calls of a run: of these metrics, and of conversations if they are judged. Checks
@@ -489,6 +515,12 @@ async fn judge_document(
     Ok((trace_id, judgements))
 }
 
+/// What became of batches, if calls go into batches.
+pub(super) fn batch_counts(service: &JudgeService) -> Result<Option<BatchCounts>, RunError> {
+    let counts = service.batches();
+    counts.map_err(|e| RunError::Plan(e.to_string()))
+}
+
 /// The summary of a judged run. `store` holds what was said of traces, if any metric of traces was asked for.
 pub(super) fn summarise(
     request: &JudgeRequest,
@@ -518,9 +550,7 @@ pub(super) fn summarise(
         metrics: metrics.collect(),
         conversations,
         calls: service.counts(),
-        batches: service
-            .batches()
-            .map_err(|e| RunError::Plan(e.to_string()))?,
+        batches: batch_counts(service)?,
         spend,
         prices_as_of: request.prices.as_of.clone(),
         ledger: service.ledger().path().display().to_string(),

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::directory::MANIFEST;
 use super::{EngineRequest, Rules, RunDirectory, RunError, Summary};
 use crate::embed::EmbeddingService;
-use crate::trace::TraceSource;
+use crate::trace::{SourceFile, TraceSource};
 
 #[derive(Serialize)]
 struct File {
@@ -85,7 +85,7 @@ pub(super) struct Origins<'a> {
     pub signals: Option<&'a str>,
 }
 
-/// Writes the manifest.
+/// Writes the manifest of a run over traces.
 pub(super) fn write(
     run: &RunDirectory,
     command: &str,
@@ -94,8 +94,19 @@ pub(super) fn write(
     origins: Origins<'_>,
     summary: &Summary,
 ) -> Result<(), RunError> {
-    let inputs: Vec<Value> = source
-        .files()
+    write_over(run, command, source.files(), rules, origins, summary)
+}
+
+/// Writes the manifest of a run over any files.
+pub(super) fn write_over<'f>(
+    run: &RunDirectory,
+    command: &str,
+    files: impl Iterator<Item = &'f SourceFile>,
+    rules: &Rules,
+    origins: Origins<'_>,
+    summary: &Summary,
+) -> Result<(), RunError> {
+    let inputs: Vec<Value> = files
         .map(|file| {
             let bytes = std::fs::metadata(&file.path).map(|m| m.len()).ok();
             json!({ "path": file.path.display().to_string(), "bytes": bytes })

@@ -2,6 +2,7 @@
 
 mod aggregate;
 mod conversation_rows;
+mod conversation_run;
 mod conversation_sessions;
 mod conversations;
 mod directory;
@@ -21,11 +22,14 @@ mod session_rows;
 mod signals_file;
 mod summary;
 mod table_writer;
+mod tabled_sessions;
 mod trace_rows;
 mod transcript_of_traces;
+mod turns_and_cases;
 mod worst;
 
 pub use aggregate::{AggregateRequest, aggregate};
+pub use conversation_run::{TurnsRequest, judge_turns};
 pub use conversations::{ConversationRequest, ConversationSummary};
 pub use directory::{PartialFile, RunDirectory};
 pub use embed::{EmbedRequest, EmbedSummary, embed};
@@ -39,6 +43,7 @@ pub use judging::{BatchRules, JudgeRequest, JudgeSummary, JudgedMetricSummary};
 pub use plan::{PlanSummary, PlannedMetric, plan};
 pub use score::{Progress, ScoreRequest, score};
 pub use summary::{Distribution, Gate, GateResult, MetricSummary, Summary, WorstSession};
+pub use tabled_sessions::TableCounts;
 pub use worst::ShownSession;
 
 /// What decides a score beside the traces and the model.

@@ -4,7 +4,6 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 
 use arrow::array::AsArray;
 use datafusion::prelude::{DataFrame, SessionContext};
@@ -23,7 +22,6 @@ use crate::engine::{
     EngineOptions, ScorePlan, SessionPlan, Tap, engine_session, for_each_batch, traces_table,
 };
 use crate::judge::JudgeService;
-use crate::judge::batch::BatchDeskError;
 use crate::metric::SIGNALS;
 use crate::trace::{
     BatchLimits, DocumentSource, ReadOptions, SourceFile, TraceColumns, TraceSource,
@@ -130,28 +128,14 @@ impl Passes<'_> {
             files.to_vec(),
             self.request.map.clone(),
         ));
-        let Some(batches) = judge.batches else {
+        let once = async || {
             let passing = passing.as_ref();
-            return self
-                .judge_once(judge, judges, &documents, given, run, passing)
-                .await;
+            self.judge_once(judge, judges, &documents, given, run, passing)
+                .await
         };
-        let stopped = |e: BatchDeskError| RunError::Plan(e.to_string());
-        let until = Instant::now() + batches.wait;
-        judges.collect_batches().await.map_err(stopped)?;
-        loop {
-            let passing = passing.as_ref();
-            let mut judged = self
-                .judge_once(judge, judges, &documents, given, run, passing)
-                .await?;
-            // What came back lets later stages be asked.
-            let further = judges.go_on_with_batches(until, batches.poll).await;
-            if !further.map_err(stopped)? {
-                let counts = judges.batches();
-                judged.summary.batches = counts.map_err(|e| RunError::Plan(e.to_string()))?;
-                return Ok(judged);
-            }
-        }
+        let mut judged = judge.in_rounds(judges, once).await?;
+        judged.summary.batches = judging::batch_counts(judges)?;
+        Ok(judged)
     }
 
     /// Chooses traces and judges them, as far as there are answers.

@@ -224,7 +224,7 @@ fn conversations(
         let Ok(asked) = asked else {
             return ControlFlow::Continue(());
         };
-        planned.traces += conversation.traces as u64;
+        planned.traces += conversation.traces.unwrap_or(0) as u64;
         planned.calls += 1;
         planned.prompt_tokens += asked.estimated_tokens;
         planned.reply_tokens += USUAL_CONVERSATION_REPLY_TOKENS;

@@ -178,7 +178,8 @@ pub struct QuarantineSummary {
 pub struct Summary {
     /// Files read.
     pub files: u64,
-    /// Rows seen: traces + merged duplicates + quarantined.
+    /// Rows seen: traces + merged duplicates + quarantined. Where conversations come from a table of turns, rows of turns
+    /// and cases, and no traces.
     pub rows_read: u64,
     /// Traces scored.
     pub traces: u64,

@@ -156,7 +156,8 @@ impl DocumentSource {
             .map(|name| self.map.column(name))
             .collect();
         parquet.read_values(&columns, rows, |row, value| {
-            found(row, &mut |column| value(column).map(of_json))
+            // A cell that can't become a value reads as missing.
+            found(row, &mut |column| value(column)?.ok().map(of_json))
         })
     }
 
@@ -225,7 +226,7 @@ fn id_text(value: &Value) -> Option<String> {
 }
 
 /// JSON text as its value if it is an object or list, else as it is.
-fn parsed(text: String) -> Value {
+pub(super) fn parsed(text: String) -> Value {
     match crate::text::parse(text.as_bytes()) {
         Ok(json @ (Json::Array(_) | Json::Object(_))) => of_json(json),
         _ => Value::String(text),
@@ -233,7 +234,7 @@ fn parsed(text: String) -> Value {
 }
 
 /// A value for documents. Whole numbers beyond 64 bits and numbers that are not finite become text.
-fn of_json(json: Json) -> Value {
+pub(super) fn of_json(json: Json) -> Value {
     match json {
         Json::Null => Value::Null,
         Json::Bool(value) => Value::Bool(value),

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Seek, SeekFrom};
 use std::path::Path;
 
 use super::TraceError;
@@ -22,19 +22,38 @@ pub(super) struct Line {
     members: Vec<(String, Json)>,
 }
 
+/// Where a line begins.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LineAt {
+    /// Its number, from 0.
+    pub number: u64,
+    /// Bytes of the file before it.
+    pub byte: u64,
+}
+
 /// Reads lines; `each` gets the line's number (from 0) and the parsed line, or why it is none. It
 /// returns whether to go on. Blank lines are no rows.
 pub(super) fn read_lines(
     path: &Path,
     mut each: impl FnMut(u64, Result<Line, (Code, String)>) -> Result<bool, TraceError>,
 ) -> Result<(), TraceError> {
+    read_lines_from(path, LineAt::default(), |at, line| each(at.number, line))
+}
+
+/// The same, from the beginning of a line on.
+pub(super) fn read_lines_from(
+    path: &Path,
+    mut at: LineAt,
+    mut each: impl FnMut(LineAt, Result<Line, (Code, String)>) -> Result<bool, TraceError>,
+) -> Result<(), TraceError> {
     let broken = |e: std::io::Error| TraceError::File {
         file: path.to_owned(),
         problem: e.to_string(),
     };
-    let mut reader = BufReader::with_capacity(1 << 18, File::open(path).map_err(broken)?);
+    let mut file = File::open(path).map_err(broken)?;
+    file.seek(SeekFrom::Start(at.byte)).map_err(broken)?;
+    let mut reader = BufReader::with_capacity(1 << 18, file);
     let mut bytes = Vec::new();
-    let mut number = 0;
     loop {
         bytes.clear();
         let count = std::io::Read::take(&mut reader, LONGEST_LINE)
@@ -46,21 +65,22 @@ pub(super) fn read_lines(
         if count as u64 == LONGEST_LINE && bytes.last() != Some(&b'\n') {
             return Err(TraceError::File {
                 file: path.to_owned(),
-                problem: format!("line {number} is longer than 1 GiB"),
+                problem: format!("line {} is longer than 1 GiB", at.number),
             });
         }
         let content = bytes.trim_ascii();
         // Some exporters begin a file with a byte-order mark.
-        let content = match number {
+        let content = match at.number {
             0 => content
                 .strip_prefix("\u{feff}".as_bytes())
                 .unwrap_or(content),
             _ => content,
         };
-        if !content.is_empty() && !each(number, parsed(content))? {
+        if !content.is_empty() && !each(at, parsed(content))? {
             return Ok(());
         }
-        number += 1;
+        at.number += 1;
+        at.byte += count as u64;
     }
 }
 
@@ -121,6 +141,10 @@ pub(super) fn check_columns(
 }
 
 impl Line {
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.members.iter().map(|(name, _)| name.as_str())
+    }
+
     pub fn member(&self, name: &str) -> &Json {
         self.members
             .iter()

@@ -1,4 +1,4 @@
-//! Traces: from files of any layout to canonical record batches.
+//! Traces: from files of any layout to canonical record batches. Beside them, tables of named columns (`table.rs`).
 //!
 //! A reader knows no model and no metric. Bad rows go to the [`Quarantine`]; nothing is dropped
 //! without being counted.
@@ -14,6 +14,7 @@ mod parquet_file;
 mod quarantine;
 mod schema;
 mod source;
+mod table;
 mod trace_id;
 
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ pub use quarantine::{Code, Quarantine, QuarantinedRows};
 pub(crate) use schema::nearest;
 pub use schema::{ColumnMap, TextEncoding, TraceColumns, canonical_schema};
 pub use source::{BatchLimits, OnBadFile, ReadOptions, TextAt, Texts, TraceSource};
+pub use table::{BadRow, RowAt, RowRun, TableColumns, TableRow, TableSource, push_row};
 pub use trace_id::canonical_trace_id;
 
 /// Why traces could not be read at all. Problems of single rows are quarantined instead.

@@ -48,22 +48,33 @@ impl ParquetFile {
         columns: &TraceColumns,
         map: &ColumnMap,
     ) -> Result<Self, TraceError> {
+        Self::open_with(path, |schema, json| {
+            find_columns(path, schema, json, partition, columns, map)
+        })
+    }
+
+    /// Opens a file that holds no traces, for [`ParquetFile::read_values`] alone.
+    pub fn open_table(path: &Path) -> Result<Self, TraceError> {
+        Self::open_with(path, |_, _| Ok(FoundColumns::default()))
+    }
+
+    fn open_with(
+        path: &Path,
+        find: impl FnOnce(&Schema, &[String]) -> Result<FoundColumns, TraceError>,
+    ) -> Result<Self, TraceError> {
         let file = File::open(path).map_err(|e| broken(path, e))?;
-        let found = guarded(path, || {
+        guarded(path, || {
             let metadata = ParquetMetaDataReader::new()
                 .parse_and_finish(&file)
                 .map_err(|e| broken(path, format!("not a readable Parquet file: {e}; it may be cut off or still being written")))?;
-            Self::with_metadata(path, metadata, partition, columns, map)
-        })?;
-        Ok(found)
+            Self::with_metadata(path, metadata, find)
+        })
     }
 
     fn with_metadata(
         path: &Path,
         metadata: ParquetMetaData,
-        partition: &[(String, String)],
-        wanted: &TraceColumns,
-        map: &ColumnMap,
+        find: impl FnOnce(&Schema, &[String]) -> Result<FoundColumns, TraceError>,
     ) -> Result<Self, TraceError> {
         let bad = |e: parquet::errors::ParquetError| {
             broken(path, format!("its schema can't be read: {e}"))
@@ -106,7 +117,7 @@ impl ParquetFile {
         let rebuilt = ParquetMetaData::new(rebuilt, metadata.row_groups().to_vec());
         let options = ArrowReaderOptions::new().with_schema(Arc::clone(&arrow_schema));
         let metadata = ArrowReaderMetadata::try_new(Arc::new(rebuilt), options).map_err(bad)?;
-        let columns = find_columns(path, &arrow_schema, &json, partition, wanted, map)?;
+        let columns = find(&arrow_schema, &json)?;
         Ok(Self {
             path: path.to_owned(),
             metadata,
@@ -119,6 +130,11 @@ impl ParquetFile {
         self.columns.signals.iter().any(Option::is_some)
     }
 
+    /// The columns of the file; texts are of the type `BinaryView`.
+    pub fn schema(&self) -> &Schema {
+        self.metadata.schema()
+    }
+
     pub fn row_groups(&self) -> usize {
         self.metadata.metadata().num_row_groups()
     }
@@ -126,6 +142,11 @@ impl ParquetFile {
     /// Rows of a row group, as its metadata says.
     pub fn rows_of(&self, row_group: usize) -> u64 {
         u64::try_from(self.metadata.metadata().row_group(row_group).num_rows()).unwrap_or(0)
+    }
+
+    /// Rows of the file, as its metadata says.
+    pub fn rows(&self) -> u64 {
+        self.first_row_of(self.row_groups())
     }
 
     /// The number, within the file, of a row group's first row.
@@ -265,12 +286,12 @@ impl ParquetFile {
     }
 
     /// Reads whole cells of these columns, as far as the file has them, of some rows (numbers within the file, ascending) or of
-    /// all. `each` gets a row's number and a reader of its cells by column; a cell that can't become a value reads as missing.
+    /// all. `each` gets a row's number and a reader of its cells by column: none where there is no such column, else the cell's value or why it has none.
     pub fn read_values(
         &self,
         columns: &[&str],
         rows: Option<&[u64]>,
-        mut each: impl FnMut(u64, &dyn Fn(&str) -> Option<Json>) -> ControlFlow<()>,
+        mut each: impl FnMut(u64, &dyn Fn(&str) -> Option<Result<Json, String>>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, TraceError> {
         /// Documents may be large; a few at a time.
         const ROWS_AT_ONCE: usize = 64;
@@ -313,7 +334,8 @@ impl ParquetFile {
             })? {
                 for (row, number) in (0..batch.num_rows()).zip(&mut numbers) {
                     let cell = |column: &str| {
-                        native::value(batch.column_by_name(column)?.as_ref(), row).ok()
+                        let column = batch.column_by_name(column)?;
+                        Some(native::value(column.as_ref(), row))
                     };
                     if each(number, &cell).is_break() {
                         return Ok(ControlFlow::Break(()));

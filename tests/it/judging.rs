@@ -3,6 +3,7 @@
 mod batches;
 mod caps;
 mod choice;
+mod conversations_of_turns;
 mod faults;
 mod interrupted;
 mod ledger;

@@ -12,6 +12,7 @@ use crate::judge::conversation::{
 };
 use crate::metric::SignalWeights;
 use crate::run::conversation_sessions::SessionKey;
+use crate::run::conversations::Recorded;
 use crate::run::judgements::Status;
 use crate::text::TextMode;
 
@@ -45,7 +46,8 @@ fn judged(session_id: &str, status: Status, verdict: Option<Verdict>) -> JudgedC
         },
         test_case: session_id.into(),
         repetition_index: 0,
-        traces: 2,
+        traces: Some(2),
+        recorded: Recorded::default(),
         turns: 4,
         latency: CaseLatency::default(),
         status,

@@ -83,9 +83,10 @@ fn conversation(texts: &[&str]) -> Conversation {
             project_id: None,
             session_id: "s".into(),
         },
-        traces: 1,
+        traces: Some(1),
         case: Case::default(),
         turns: turns.collect(),
+        set_aside: None,
     }
 }
 

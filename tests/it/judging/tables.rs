@@ -38,7 +38,7 @@ impl Table {
     }
 
     #[track_caller]
-    fn flags(&self, name: &str) -> Vec<Option<bool>> {
+    pub(super) fn flags(&self, name: &str) -> Vec<Option<bool>> {
         let column = self.column(name, &DataType::Boolean);
         let column = column.as_boolean();
         (0..column.len())

@@ -1,0 +1,279 @@
+//! `nightmill conversations`: judges transcripts that come as a table of turns.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+
+use super::progress::ProgressBar;
+use super::{AnyError, Outcome, outcome, request};
+use crate::config::{Settings, SettingsError};
+use crate::metric::CONVERSATION;
+use crate::run::{
+    CacheChoice, ConversationSummary, Progress, Summary, TableCounts, TurnsRequest, judge_turns,
+};
+
+/// Flags of `conversations`.
+#[derive(Args, Debug)]
+pub(super) struct ConversationsArgs {
+    /// Files, folders and globs of turns: session_id, turn_index, role, content, and tool_calls, tool_call_id,
+    /// latency_ms, token_count where there are any
+    #[arg(required = true, value_name = "TURNS")]
+    turns: Vec<String>,
+    /// What is known of transcripts, one row each: session_id, and test_case, repetition_index, expected_outcomes,
+    /// evaluation_criteria_override, agent_system_prompt, agent_tools, error and more
+    #[arg(long, value_name = "FILE")]
+    cases: Option<String>,
+    /// Judge drafts and archived cases too [default: active ones]
+    #[arg(long)]
+    all_statuses: bool,
+    /// The run directory to make
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+pub(super) fn run(args: ConversationsArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
+    refuse_idle_flags(&args.settings)?;
+    let mut settings = args.settings.complete(config)?;
+    // Settings of the file or the environment may be meant for other commands.
+    settings.metrics = Some(vec![CONVERSATION.to_owned()]);
+    settings.fail_under = of_conversations(settings.fail_under);
+    settings.threshold = of_conversations(settings.threshold);
+    settings.judge.judge_model = of_conversations(settings.judge.judge_model);
+    settings.judge.judge_where = None;
+    settings.judge.judge_only = None;
+    settings.judge.judge_tags = None;
+    request::local_paths(&args.turns)?;
+    request::local_paths(args.cases.as_slice())?;
+    let rules = request::rules(&settings)?;
+    let judge = super::judge_request::judge(&settings, &rules)?;
+    let judge = judge.ok_or("name a judge with --judge, as in --judge openai/gpt-4o-mini")?;
+    let request = TurnsRequest {
+        turns: args.turns,
+        cases: args.cases,
+        all_statuses: args.all_statuses,
+        format: request::format(&settings)?,
+        on_bad_file: request::on_bad_file(&settings)?,
+        out: args.out,
+        overwrite: settings.overwrite,
+        rules,
+        judge,
+        threads: request::engine(&settings, CacheChoice::Off)?.threads,
+    };
+    let progress = Arc::new(Progress::default());
+    let bar = ProgressBar::start(Arc::clone(&progress));
+    let result = judge_turns(&request, &progress);
+    bar.stop();
+    let (summary, folder) = result?;
+    let text = match settings.json {
+        true => format!("{}\n", serde_json::to_string_pretty(&summary)?),
+        false => format!("{}results: {}\n", text(&summary), folder.display()),
+    };
+    outcome::print(&text)?;
+    Ok(Outcome::of(&summary))
+}
+
+/// Refuses flags that would do nothing here.
+fn refuse_idle_flags(given: &Settings) -> Result<(), SettingsError> {
+    let judge = &given.judge;
+    for (flag, given) in [
+        ("metrics", given.metrics.is_some()),
+        ("map", given.map.is_some()),
+        ("json-columns", given.json_columns.is_some()),
+        ("text-mode", given.text_mode.is_some()),
+        ("signals", given.signals.is_some()),
+        ("weights", given.weights.is_some()),
+        ("window", given.window.is_some()),
+        ("on-no-evaluable", given.on_no_evaluable.is_some()),
+        ("model", given.model.is_some()),
+        ("device", given.device.is_some()),
+        ("precision", given.precision.is_some()),
+        ("cache", given.cache.is_some()),
+        ("judge-where", judge.judge_where.is_some()),
+        ("judge-only", judge.judge_only.is_some()),
+        ("judge-tags", judge.judge_tags.is_some()),
+        ("judge-max-trace", judge.judge_max_trace.is_some()),
+        ("judge-long-traces", judge.judge_long_traces.is_some()),
+    ] {
+        if given {
+            return request::wrong(format!(
+                "--{flag}: conversations reads no traces, so this has no effect; leave it out"
+            ));
+        }
+    }
+    let pairs = [
+        ("threshold", &given.threshold),
+        ("fail-under", &given.fail_under),
+        ("judge-model", &judge.judge_model),
+    ];
+    for (flag, given) in pairs {
+        let mut given = given.iter().flatten();
+        if let Some(pair) = given.find(|pair| !is_of_conversations(pair)) {
+            return request::wrong(format!(
+                "--{flag} {pair}: this command has one metric; write {CONVERSATION}=…"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn is_of_conversations(pair: &str) -> bool {
+    let name = pair.split_once('=').map_or(pair, |(name, _)| name);
+    name.trim() == CONVERSATION
+}
+
+fn of_conversations(pairs: Option<Vec<String>>) -> Option<Vec<String>> {
+    pairs.map(|mut pairs| {
+        pairs.retain(|pair| is_of_conversations(pair));
+        pairs
+    })
+}
+
+/// The summary as text. Every number in it is in `summary.json` too.
+fn text(summary: &Summary) -> String {
+    let mut out = String::new();
+    let judge = summary.judge.as_ref();
+    if let Some(c) = judge.and_then(|judge| judge.conversations.as_ref()) {
+        let counts = c.tables.clone().unwrap_or_default();
+        // Writing to a String can't fail.
+        let _ = write_judged(&mut out, summary, c, &counts);
+        let _ = write_notes(&mut out, summary, &counts);
+    }
+    let stages: Vec<String> = summary
+        .stages
+        .iter()
+        .map(|(name, seconds)| format!("{name} {seconds:.1} s"))
+        .collect();
+    let _ = writeln!(out, "\ntime: {}", stages.join(", "));
+    for gate in &summary.gates {
+        let verdict = if gate.passed { "passed" } else { "FAILED" };
+        let mean = gate.value.map_or_else(|| "–".into(), |v| format!("{v:.4}"));
+        let _ = writeln!(
+            out,
+            "gate {verdict}: mean {} {mean} (at least {})",
+            gate.metric, gate.minimum
+        );
+    }
+    out
+}
+
+fn write_judged(
+    out: &mut String,
+    s: &Summary,
+    c: &ConversationSummary,
+    counts: &TableCounts,
+) -> std::fmt::Result {
+    writeln!(
+        out,
+        "{} conversations of {} test cases, from {} rows of turns and {} of cases",
+        c.conversations, c.run.unique_test_case_count, counts.turn_rows, counts.case_rows
+    )?;
+    writeln!(
+        out,
+        "{} judged by {}, {} passed (at least {} of 100, or all expected outcomes met), average {}; {} failed, {} pending",
+        c.judged,
+        plain(&c.model),
+        c.passed,
+        c.run.pass_threshold,
+        c.average.map_or_else(|| "–".into(), |v| format!("{v:.2}")),
+        c.failed,
+        c.pending
+    )?;
+    if !c.metrics.is_empty() {
+        writeln!(
+            out,
+            "\n{:<24} {:>9} {:>9} {:>9}",
+            "metric", "average", "above 2", "2 or less"
+        )?;
+    }
+    for metric in &c.metrics {
+        writeln!(
+            out,
+            "{:<24} {:>9.2} {:>9} {:>9}",
+            plain(metric.metric.as_deref().unwrap_or_default()),
+            metric.average_score,
+            metric.passed_count,
+            metric.failed_count
+        )?;
+    }
+    let spend = s.judge.iter().flat_map(|judge| &judge.spend);
+    let (cost, unpriced) = spend.fold((0.0, 0), |(cost, unpriced), spend| {
+        (cost + spend.cost, unpriced + spend.unpriced)
+    });
+    match unpriced {
+        0 => writeln!(out, "\nspent: {cost:.4} dollars"),
+        _ => writeln!(
+            out,
+            "\nspent: {cost:.4} dollars, and {unpriced} answers without a known price"
+        ),
+    }
+}
+
+fn write_notes(out: &mut String, s: &Summary, counts: &TableCounts) -> std::fmt::Result {
+    let mut notes: Vec<String> = s
+        .quarantine
+        .iter()
+        .map(|q| {
+            let (rows, code, example) = (q.rows, &q.code, plain(&q.example));
+            format!("{rows} rows quarantined: {code}, first {example}")
+        })
+        .collect();
+    for (count, what) in [
+        (counts.merged_turns, "turns were there twice and count once"),
+        (
+            counts.without_case,
+            "conversations have no row in the cases and were judged without expectations",
+        ),
+        (
+            counts.not_active,
+            "conversations left out: their case is a draft or archived (--all-statuses takes them)",
+        ),
+        (counts.not_sampled, "conversations left out by --sample"),
+    ] {
+        if count > 0 {
+            notes.push(format!("{count} {what}"));
+        }
+    }
+    if !notes.is_empty() {
+        writeln!(out, "\nnotes")?;
+    }
+    notes.iter().try_for_each(|note| writeln!(out, "  {note}"))
+}
+
+/// Control characters of names never reach the terminal.
+fn plain(text: &str) -> String {
+    let shown = text.chars().take(200);
+    shown
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_of_traces_and_of_other_metrics_are_refused() {
+        let mut given = Settings::default();
+        assert!(refuse_idle_flags(&given).is_ok());
+        given.threshold = Some(vec!["conversation=0.8".into()]);
+        assert!(refuse_idle_flags(&given).is_ok());
+        given.fail_under = Some(vec!["coherence=0.8".into()]);
+        let problem = refuse_idle_flags(&given).unwrap_err().to_string();
+        assert!(problem.contains("--fail-under coherence=0.8"), "{problem}");
+        given.fail_under = None;
+        given.judge.judge_where = Some("coherence < 1".into());
+        assert!(refuse_idle_flags(&given).is_err());
+    }
+
+    #[test]
+    fn settings_of_other_metrics_are_passed_over() {
+        let pairs = vec!["coherence=0.5".to_owned(), "conversation=0.7".to_owned()];
+        let kept = of_conversations(Some(pairs)).unwrap();
+        assert_eq!(kept, ["conversation=0.7"]);
+        assert!(!is_of_conversations("conversations=1"));
+    }
+}

@@ -1,0 +1,191 @@
+//! `nightmill conversations`: judges the transcripts of a table of turns (specification of conversations).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::conversations::{self, Listener};
+use super::engine::runtime;
+use super::judging::{self, JudgeRequest};
+use super::quarantine_rows;
+use super::score::{Stages, gate_results};
+use super::tabled_sessions::{Choice, Tables};
+use super::turns_and_cases::{CASES, TURNS};
+use super::{Distribution, JudgeSummary, Progress, Rules, RunDirectory, RunError, Summary};
+use super::{TableCounts, manifest};
+use crate::metric::{CONVERSATION, find};
+use crate::trace::{Code, OnBadFile, Quarantine, SourceFile, SourceFormat, TableSource, discover};
+
+/// A validated request.
+#[derive(Clone, Debug)]
+pub struct TurnsRequest {
+    /// Files, folders and globs of turns.
+    pub turns: Vec<String>,
+    /// A file, folder or glob of cases.
+    pub cases: Option<String>,
+    /// Judge drafts and archived cases too.
+    pub all_statuses: bool,
+    /// Read only files of this format.
+    pub format: Option<SourceFormat>,
+    /// What to do about unreadable files.
+    pub on_bad_file: OnBadFile,
+    /// The run directory to make.
+    pub out: PathBuf,
+    /// Replace an existing run directory.
+    pub overwrite: bool,
+    /// The threshold of conversations, and gates.
+    pub rules: Rules,
+    /// The judge.
+    pub judge: JudgeRequest,
+    /// Threads of the run.
+    pub threads: usize,
+}
+
+/// Carries out the request; returns its summary and directory. The directory holds the tables of judged conversations,
+/// `scores` and `quarantine`.
+///
+/// # Errors
+/// [`RunError`]; no directory is left then.
+pub fn judge_turns(
+    request: &TurnsRequest,
+    progress: &Progress,
+) -> Result<(Summary, PathBuf), RunError> {
+    let mut stages = Stages::new();
+    progress.enter("opening files");
+    let Some(conversation) = &request.judge.conversation else {
+        return Err(RunError::Request("no judge of conversations is set".into()));
+    };
+    let files = |paths: &[String]| discover(paths, request.format);
+    let turns = files(&request.turns)?;
+    let cases = request.cases.as_ref();
+    let cases = cases.map(|path| files(std::slice::from_ref(path)));
+    let cases = cases.transpose()?;
+    let read = || turns.iter().chain(cases.iter().flatten());
+    let mut inputs: Vec<PathBuf> = read().map(|file| file.path.clone()).collect();
+    inputs.push(request.judge.ledger.clone());
+    let quarantine = Arc::new(Quarantine::default());
+    let open = |files: &[SourceFile], columns| {
+        let quarantine = Arc::clone(&quarantine);
+        TableSource::open(files.to_vec(), columns, request.on_bad_file, quarantine)
+    };
+    let cases_table = cases.as_ref().map(|files| open(files, CASES));
+    let tables = Arc::new(Tables::new(open(&turns, TURNS)?, cases_table.transpose()?));
+    // Providers, keys and the ledger are checked before anything takes time.
+    let service = request.judge.service(&[])?;
+    let run = RunDirectory::create(&request.out, request.overwrite, &inputs)?;
+    stages.end("open and check");
+
+    progress.enter("reading turns");
+    let choice = Choice {
+        all_statuses: request.all_statuses,
+        sample: request.judge.sample,
+        seed: request.judge.seed,
+    };
+    let (sessions, mut counts) = tables.choose(choice)?;
+    if counts.turn_rows + counts.case_rows == 0 && quarantine.sorted().is_empty() {
+        return Err(RunError::Request(format!(
+            "no turns to judge: {} files were opened and all are empty",
+            inputs.len() - 1
+        )));
+    }
+    stages.end("read turns");
+
+    progress.enter("judging");
+    let chosen = sessions.len();
+    tracing::info!(conversations = chosen, "judging conversations");
+    let runtime = runtime(request.threads)?;
+    let sessions = Arc::new(sessions);
+    let once = async || {
+        let (tables, sessions) = (Arc::clone(&tables), Arc::clone(&sessions));
+        let read = move |each: &mut Listener<'_>| tables.read_conversations(&sessions, each);
+        let (rules, calls) = (&request.rules, request.judge.concurrency);
+        conversations::judge_each(conversation, calls, rules, &service, read, &run).await
+    };
+    let judged = runtime.block_on(request.judge.in_rounds(&service, once))?;
+    counts.merged_turns = tables.merged_turns();
+    judged.scores.append(&run)?;
+    stages.end("judge");
+
+    let of_conversations = conversations::ConversationSummary {
+        tables: Some(counts.clone()),
+        ..judged.summary
+    };
+    let judge = judging::summarise(
+        &request.judge,
+        &request.rules,
+        &service,
+        0,
+        None,
+        Some(of_conversations),
+    )?;
+    let opened = || {
+        let cases = tables.cases.iter().flat_map(TableSource::files);
+        tables.turns.files().chain(cases)
+    };
+    let entries = quarantine.sorted();
+    quarantine_rows::write(&run, &entries)?;
+    let unreadable = entries
+        .iter()
+        .filter(|e| e.code == Code::UnreadableFile)
+        .count();
+    let summary = Summary {
+        files: opened().count() as u64,
+        quarantined: quarantine.rows(),
+        unreadable_files: unreadable as u64,
+        quarantine: quarantine_rows::summarise(&entries),
+        stages: stages.list,
+        ..summary_of(&request.rules, &judged.distribution, judge, &counts, chosen)
+    };
+    manifest::write_json(&run.path().join("summary.json"), &summary)?;
+    let mut described = request.judge.described();
+    if let Some(members) = described.as_object_mut() {
+        members.insert("all_statuses".into(), request.all_statuses.into());
+    }
+    let origins = manifest::Origins {
+        judge: described,
+        ..manifest::Origins::default()
+    };
+    let rules = &request.rules;
+    manifest::write_over(&run, "conversations", opened(), rules, origins, &summary)?;
+    drop(runtime);
+    Ok((summary, run.commit()?))
+}
+
+/// The part of the summary that rests on what was judged.
+fn summary_of(
+    rules: &Rules,
+    distribution: &Distribution,
+    judge: JudgeSummary,
+    counts: &TableCounts,
+    sessions: usize,
+) -> Summary {
+    let metric = find(CONVERSATION);
+    let metrics = metric.map(|m| distribution.summarise(m, rules.threshold(m.name)));
+    Summary {
+        files: 0,
+        rows_read: counts.turn_rows + counts.case_rows,
+        traces: 0,
+        sessions: sessions as u64,
+        traces_without_session: 0,
+        empty_session_ids: 0,
+        merged_duplicates: counts.merged_turns,
+        quarantined: 0,
+        unreadable_files: 0,
+        failed_signals: 0,
+        non_finite_signals: 0,
+        unmatched_signals: 0,
+        sessions_without_evidence: Default::default(),
+        texts: 0,
+        distinct_texts: 0,
+        cached_texts: 0,
+        dedup_share: None,
+        tokens: 0,
+        tokens_per_second: None,
+        pending_signals: 0,
+        judge: Some(judge),
+        metrics: metrics.into_iter().collect(),
+        worst_sessions: Vec::new(),
+        quarantine: Vec::new(),
+        gates: gate_results(rules, |_| distribution.mean()),
+        stages: Vec::new(),
+    }
+}
