@@ -307,9 +307,7 @@ async fn judge_one(
                     verdict.judge_error.is_some()
                 };
                 match &asked {
-                    Asked::Answered(reply, _)
-                        if round + 1 < request.rounds && unusable(reply) =>
-                    {
+                    Asked::Answered(reply, _) if round + 1 < request.rounds && unusable(reply) => {
                         round += 1;
                     }
                     _ => break asked,

@@ -228,7 +228,7 @@ fn conversations(
         planned.calls += 1;
         planned.prompt_tokens += asked.estimated_tokens;
         planned.reply_tokens += USUAL_CONVERSATION_REPLY_TOKENS;
-        let call = request.call(asked, SchemaPlace::ResponseFormat);
+        let call = request.call(asked, SchemaPlace::ResponseFormat, 0);
         match answers.hold(&call) {
             Ok(known) => {
                 planned.known += u64::from(known);

@@ -35,6 +35,7 @@ fn request() -> ConversationRequest {
         model: "openai/judge".into(),
         temperature: 0.2,
         max_output_tokens: 4096,
+        rounds: 1,
     }
 }
 

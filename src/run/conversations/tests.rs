@@ -70,6 +70,7 @@ fn request(config: JudgeConfig) -> ConversationRequest {
         model: "openai/judge".into(),
         temperature: 0.2,
         max_output_tokens: 100,
+        rounds: 1,
     }
 }
 

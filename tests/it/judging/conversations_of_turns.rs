@@ -400,3 +400,58 @@ fn wrong_tables_and_idle_flags_are_refused_before_anything_is_asked() {
     assert_eq!(judge.asked().len(), 0);
     assert!(!scene.at("run").exists());
 }
+
+/// The compatible policy counts failed calls of trace metrics; a conversation is still asked up to five times.
+#[test]
+fn a_conversation_is_asked_again_under_both_policies() {
+    for policy in ["production", "compat"] {
+        let scene = Scene::new(&turns_of(&["s"]), &[]);
+        let judge = ScriptedJudge::start(|asked| match asked.attempt {
+            0 => Answer::status(500, &[], "tired"),
+            _ => script(asked),
+        });
+        let mut command = scene.judge(&judge.url(), "turns.jsonl", "run");
+        expect(0, command.args(["--judge-policy", policy]));
+        assert_eq!(judge.prompt_count(), 2, "{policy}");
+    }
+}
+
+#[test]
+fn an_unusable_verdict_is_asked_for_again_in_the_next_round() {
+    let scene = Scene::new(&turns_of(&["s"]), &[]);
+    let judge = ScriptedJudge::start(|asked| match asked.number {
+        0 => Answer::reply("no verdict"),
+        _ => script(asked),
+    });
+    let ask = |code: i32, rounds: &str| {
+        let mut command = scene.judge(&judge.url(), "turns.jsonl", "run");
+        expect(
+            code,
+            command.args(["--overwrite", "--judge-rounds", rounds]),
+        );
+        judge.prompt_count()
+    };
+    assert_eq!(ask(3, "1"), 1);
+    assert_eq!(ask(3, "1"), 1);
+    assert_eq!(ask(0, "2"), 2);
+}
+
+#[test]
+fn batches_bring_the_same_tables() {
+    let scene = Scene::new(&turns_of(&["s", "t"]), &[]);
+    let judge = ScriptedJudge::start(script);
+    let mut command = scene.judge(&judge.url(), "turns.jsonl", "batched");
+    expect(
+        0,
+        command.args(["--batch", "--batch-wait", "1", "--batch-poll", "0.02"]),
+    );
+    assert_eq!(judge.batches().len(), 1);
+    assert!(judge.prompts().iter().all(|a| a.custom_id.is_some()));
+    for name in ["ledger.db", "ledger.db-wal", "ledger.db-shm"] {
+        let _ = std::fs::remove_file(scene.at(name));
+    }
+    expect(0, &mut scene.judge(&judge.url(), "turns.jsonl", "direct"));
+    let [batched, direct] =
+        ["batched", "direct"].map(|run| score(&scene.at(run), "s", "conversation").raw);
+    assert!(batched.is_some() && batched == direct);
+}

@@ -1,6 +1,6 @@
 //! Replies that are no good, or only look like it: read, mended by one more turn, or failed; never a made-up score.
 
-use super::scene::{Scene, expect, id, traces};
+use super::scene::{Scene, case_of, expect, id, traces};
 use super::tables::{Score, assert_same_tables, score};
 use crate::scripted_judge::{Answer, Asked, ScriptedJudge};
 use crate::support::summary;
@@ -147,6 +147,42 @@ fn a_judge_that_never_makes_sense_fails_and_gives_no_score() {
             (&0.into(), &1.into())
         );
     }
+}
+
+/// Unusable replies are in the ledger: the same question brings them again, another round brings new ones.
+#[test]
+fn one_round_more_asks_again_what_failed() {
+    let scene = Scene::new(&traces(2));
+    let judge = ScriptedJudge::start(|asked| match (case_of(asked), asked.number) {
+        (0, ..12) => Answer::reply("no"),
+        _ => Answer::reply(GOOD),
+    });
+    let ask = |code: i32, rounds: &str| {
+        let before = judge.prompt_count();
+        let mut command = scene.judge(&judge.url(), "confidence", "run");
+        expect(
+            code,
+            command.args(["--overwrite", "--judge-rounds", rounds]),
+        );
+        judge.prompt_count() - before
+    };
+    assert_eq!(ask(3, "1"), 6 + 1);
+    assert_eq!(ask(3, "1"), 0);
+    let row = score(&scene.at("run"), &id(0), "confidence");
+    assert!(row.reason.contains("--judge-rounds"), "{}", row.reason);
+    // The first two attempts of the next round are no better.
+    assert_eq!(ask(0, "2"), 6);
+    assert_eq!(ask(0, "2"), 0);
+    assert_eq!(
+        score(&scene.at("run"), &id(0), "confidence").raw,
+        Some(0.75)
+    );
+}
+
+#[test]
+fn a_reply_at_its_largest_size_says_what_to_do() {
+    let (_, row, _) = judged(3, |_| Answer::Truncated("{\"confidence\": 0.9".into()));
+    assert!(row.reason.contains("--judge-max-output"), "{}", row.reason);
 }
 
 #[test]
