@@ -147,6 +147,46 @@ pub(super) fn judge(
     }))
 }
 
+/// A request for single questions to the judge of conversations, outside of a scoring run. `asker` is the flag or command
+/// that asks them.
+pub(super) fn questions(
+    judge: &JudgeSettings,
+    offline: bool,
+    asker: &str,
+) -> Result<JudgeRequest, SettingsError> {
+    if offline && !judge.replay {
+        return wrong(format!(
+            "--offline: {asker} asks a judge over the network; leave it out, or take its answers from the ledger with --replay"
+        ));
+    }
+    let unnamed = || {
+        let problem = format!(
+            "{asker} asks a judge; name a model with --judge, as in --judge openai/gpt-4o-mini"
+        );
+        SettingsError(problem)
+    };
+    if judge.judge.is_none() && judge.judge_config.is_none() {
+        return Err(unnamed());
+    }
+    // Other settings may come from a file that is there for scoring.
+    let of_conversations = |pair: &String| {
+        pair.split_once('=')
+            .is_some_and(|(metric, _)| metric.trim() == CONVERSATION)
+    };
+    let models = judge.judge_model.clone();
+    let settings = Settings {
+        metrics: Some(vec![CONVERSATION.to_owned()]),
+        judge: JudgeSettings {
+            judge_model: models.map(|pairs| pairs.into_iter().filter(of_conversations).collect()),
+            ..judge.clone()
+        },
+        offline,
+        ..Settings::default()
+    };
+    let rules = super::request::rules(&settings)?;
+    self::judge(&settings, &rules)?.ok_or_else(unnamed)
+}
+
 /// How conversations are judged. A temperature that was given holds for them too.
 fn conversations(
     file: JudgeFile,
@@ -375,4 +415,42 @@ fn filters(settings: &Settings) -> Result<TraceFilters, SettingsError> {
         }
     }
     Ok(filters)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_name_who_asks_and_leave_the_scoring_of_traces_aside() {
+        let asked = |judge: &JudgeSettings, offline| questions(judge, offline, "--explain");
+        let named = JudgeSettings {
+            judge: Some("openai/test".into()),
+            ledger: Some("ledger.db".into()),
+            judge_model: Some(vec![
+                "confidence=openai/other".into(),
+                "conversation=openai/better".into(),
+            ]),
+            ..JudgeSettings::default()
+        };
+        let request = asked(&named, false).unwrap();
+        let conversation = request.conversation.unwrap();
+        assert_eq!(conversation.model, "openai/better");
+        assert_eq!(conversation.temperature, CONVERSATION_TEMPERATURE);
+        let refused = asked(&named, true).unwrap_err().to_string();
+        assert!(
+            refused.starts_with("--offline: --explain asks"),
+            "{refused}"
+        );
+        let replayed = JudgeSettings {
+            replay: true,
+            ..named
+        };
+        assert!(asked(&replayed, true).unwrap().replay);
+        let nobody = asked(&JudgeSettings::default(), false).unwrap_err();
+        assert!(
+            nobody.to_string().starts_with("--explain asks a judge"),
+            "{nobody}"
+        );
+    }
 }

@@ -42,7 +42,7 @@ pub(super) fn table<const N: usize>(header: [&str; N], rows: Vec<[String; N]>) -
 }
 
 /// Control characters of ids and names never reach the terminal.
-fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { '\u{fffd}' } else { c })
         .collect()

@@ -1,16 +1,20 @@
 //! `nightmill metrics`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, Subcommand};
+use serde::Serialize;
 
 use super::judge_file::JudgeFile;
-use super::{AnyError, Outcome, outcome};
-use crate::judge::conversation::Catalogue;
+use super::{AnyError, Outcome, judge_request, outcome};
+use crate::config::{JudgeSettings, Settings};
+use crate::judge::conversation::{Catalogue, CustomMetric};
 use crate::metric::ALL;
+use crate::run::draft_metric;
 
 /// Flags of `metrics`.
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(super) struct MetricsArgs {
     /// Print as JSON
     #[arg(long)]
@@ -21,20 +25,82 @@ pub(super) struct MetricsArgs {
     /// With the metrics of this file, as `score --judge-config` takes it
     #[arg(long, value_name = "FILE", requires = "judge")]
     judge_config: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Option<MetricsCommand>,
 }
 
-pub(super) fn run(args: &MetricsArgs) -> Result<Outcome, AnyError> {
-    let text = if args.judge {
-        let file = match &args.judge_config {
-            None => JudgeFile::default(),
-            Some(path) => JudgeFile::read(path)?,
-        };
+#[derive(Debug, Subcommand)]
+enum MetricsCommand {
+    /// Let a judge draft a metric of conversations from a description; it is printed and not saved
+    Draft(Box<DraftArgs>),
+}
+
+/// Flags of `metrics draft`.
+#[derive(Args, Debug)]
+struct DraftArgs {
+    /// What the metric should be about, in plain words
+    #[arg(value_name = "WISH")]
+    wish: String,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+    /// Refuse everything that would open a connection
+    #[arg(long)]
+    offline: bool,
+    #[command(flatten)]
+    judge: JudgeSettings,
+}
+
+pub(super) fn run(args: MetricsArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
+    let text = if let Some(MetricsCommand::Draft(args)) = args.command {
+        draft(*args, config)?
+    } else if args.judge {
+        let file = judge_file(args.judge_config.as_deref())?;
         of_conversations(&file.catalogue, args.json)?
     } else {
         registered(args.json)?
     };
     outcome::print(&text)?;
     Ok(Outcome::Done)
+}
+
+fn judge_file(path: Option<&Path>) -> Result<JudgeFile, AnyError> {
+    Ok(match path {
+        None => JudgeFile::default(),
+        Some(path) => JudgeFile::read(path)?,
+    })
+}
+
+/// A draft as an entry of the file that `--judge-config` takes.
+#[derive(Serialize)]
+struct Entry {
+    custom_metrics: [CustomMetric; 1],
+}
+
+fn draft(args: DraftArgs, config: Option<&Path>) -> Result<String, AnyError> {
+    if args.wish.trim().is_empty() {
+        return Err("say in a few words what the metric should be about".into());
+    }
+    let settings = Settings {
+        judge: args.judge,
+        offline: args.offline,
+        json: args.json,
+        ..Settings::default()
+    };
+    let settings = settings.complete(config)?;
+    let request = judge_request::questions(&settings.judge, settings.offline, "`metrics draft`")?;
+    let file = judge_file(settings.judge.judge_config.as_deref())?;
+    let draft = draft_metric(&request, &args.wish, &file.catalogue)?;
+    if settings.json {
+        return Ok(format!("{}\n", serde_json::to_string_pretty(&draft)?));
+    }
+    let name = draft.name.clone();
+    let entry = toml::to_string_pretty(&Entry {
+        custom_metrics: [draft],
+    })?;
+    Ok(format!(
+        "# For the file that --judge-config names; a selection there takes it in: {{ metric = \"{name}\" }}\n{entry}"
+    ))
 }
 
 fn registered(json: bool) -> Result<String, AnyError> {

@@ -1,6 +1,9 @@
 //! The command line: one file a subcommand.
 
 mod aggregate;
+mod conversation_comparison;
+mod conversation_explanation;
+mod conversation_summary;
 mod conversations;
 mod embed;
 mod judge;
@@ -32,7 +35,7 @@ pub use outcome::Outcome;
     name = "nightmill",
     version,
     about,
-    after_help = "Exit codes: 0 done, gates passed; 1 a gate failed; 2 wrong usage, configuration or input, or the run failed; 3 done, but something could not be scored."
+    after_help = "Exit codes: 0 done, gates passed; 1 a gate failed, or a compared run is worse; 2 wrong usage, configuration or input, or the run failed; 3 done, but something could not be scored."
 )]
 pub struct Cli {
     /// Settings file [default: nightmill.toml, if there is one]
@@ -88,10 +91,10 @@ impl Cli {
                 Command::Judge(args) => judge::run(args, config),
                 Command::Aggregate(args) => aggregate::run(args, config),
                 Command::Embed(args) => embed::run(args, config),
-                Command::Runs(args) => runs::run(args),
+                Command::Runs(args) => runs::run(args, config),
                 Command::Monitor(args) => monitor::run(args, config),
                 Command::Sql(args) => sql::run(args, config),
-                Command::Metrics(args) => metrics::run(&args),
+                Command::Metrics(args) => metrics::run(args, config),
             }));
         let result = result.unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<String>().map(String::as_str);

@@ -10,7 +10,7 @@ use crate::run::Summary;
 pub enum Outcome {
     /// Done; every gate passed.
     Done,
-    /// Done; a gate failed.
+    /// Done; a gate failed, or a run is worse than the one it was compared with.
     GateFailed,
     /// Done, but something could not be scored.
     Incomplete,

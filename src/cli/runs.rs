@@ -1,17 +1,21 @@
 //! `nightmill runs`: finished runs and their scores over time.
 
+use std::path::Path;
+
 use serde::Serialize;
 
 use super::runs_flags::{
     ComparisonArgs, DistributionArgs, HistoryArgs, ListArgs, Looked, RunsCommand, SummaryArgs,
-    TrendArgs,
+    SummaryTarget, TrendArgs,
 };
-use super::{AnyError, Outcome, listing, outcome};
+use super::{AnyError, Outcome, conversation_comparison, conversation_summary, listing, outcome};
 use crate::analytics::{
     self, LastBucket, Page, ScoreFilter, ScoreRecord, ScoreStatus, SummaryRow, Target,
 };
 use crate::metric::Level;
-use crate::run::{ScoreQuery, StoredRun, find_runs, read_run, read_scores, stored_metrics};
+use crate::run::{
+    ScoreQuery, StoredRun, find_runs, holds_conversations, read_run, read_scores, stored_metrics,
+};
 use crate::selection::format_instant;
 
 pub(super) use super::runs_flags::RunsArgs;
@@ -24,14 +28,17 @@ fn target_of(metric: &str) -> Target {
     }
 }
 
-pub(super) fn run(args: RunsArgs) -> Result<Outcome, AnyError> {
+pub(super) fn run(args: RunsArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
     match args.command {
         RunsCommand::List(args) => return list(&args),
         RunsCommand::Summary(args) => summary(&args)?,
         RunsCommand::Trend(args) => trend(&args)?,
         RunsCommand::Distribution(args) => distribution(&args)?,
         RunsCommand::History(args) => history(&args)?,
-        RunsCommand::Comparison(args) => comparison(&args)?,
+        RunsCommand::Comparison(args) => match &args.metric {
+            Some(metric) => comparison(&args, metric)?,
+            None => return conversation_comparison::run(&args, config),
+        },
     }
     Ok(Outcome::Done)
 }
@@ -75,7 +82,7 @@ fn list(args: &ListArgs) -> Result<Outcome, AnyError> {
 
 impl Looked {
     /// The runs. One that can't be read is an error: without it every number would be another.
-    fn runs(&self) -> Result<Vec<StoredRun>, AnyError> {
+    pub(super) fn runs(&self) -> Result<Vec<StoredRun>, AnyError> {
         let folders = find_runs(&self.dirs)?;
         let runs: Result<Vec<StoredRun>, _> = folders.iter().map(|f| read_run(f)).collect();
         Ok(runs?)
@@ -113,7 +120,15 @@ fn summary(args: &SummaryArgs) -> Result<(), AnyError> {
     let looked = &args.looked;
     let runs = looked.runs()?;
     let targets = match (args.target, &args.metric) {
-        (Some(target), _) => vec![target],
+        (Some(SummaryTarget::Conversations), None) => {
+            return conversation_summary::print(looked, &runs);
+        }
+        (Some(SummaryTarget::Conversations), Some(_)) => {
+            return Err(
+                "--target conversation shows all metrics of the judge; leave out --metric".into(),
+            );
+        }
+        (Some(SummaryTarget::Scores(target)), _) => vec![target],
         (None, Some(metric)) => vec![target_of(metric)],
         (None, None) => vec![Target::Trace, Target::Session],
     };
@@ -148,7 +163,11 @@ fn summary(args: &SummaryArgs) -> Result<(), AnyError> {
                 format_instant(row.latest_score_at),
             ]
         });
-        listing::table(header, rows.collect())
+        let mut text = listing::table(header, rows.collect());
+        if args.target.is_none() && runs.iter().any(holds_conversations) {
+            text.push_str("\nmore about judged conversations: --target conversation\n");
+        }
+        text
     })
 }
 
@@ -227,18 +246,18 @@ fn history(args: &HistoryArgs) -> Result<(), AnyError> {
     })
 }
 
-fn comparison(args: &ComparisonArgs) -> Result<(), AnyError> {
+fn comparison(args: &ComparisonArgs, metric: &str) -> Result<(), AnyError> {
     let looked = &args.looked;
     let query = ScoreQuery {
         with_ids: true,
-        ..looked.query(Target::Session, Some(&args.metric))
+        ..looked.query(Target::Session, Some(metric))
     };
     let records = read_scores(&looked.runs()?, &query)?;
     let page = Page {
         offset: args.offset,
         limit: args.limit,
     };
-    let compared = analytics::comparison(&records, &query.filter, &args.metric, args.order, page);
+    let compared = analytics::comparison(&records, &query.filter, metric, args.order, page);
     listing::print(looked.json, &compared, || {
         let rows = compared.rows.iter().map(|row| {
             [

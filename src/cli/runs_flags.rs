@@ -6,6 +6,8 @@ use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
 
 use crate::analytics::{Buckets, DEFAULT_HISTORY, Interval, Order, Target};
+use crate::config::JudgeSettings;
+use crate::judge::conversation::Thresholds;
 use crate::metric::ALL;
 use crate::selection::parse_instant;
 
@@ -28,8 +30,8 @@ pub(super) enum RunsCommand {
     Distribution(DistributionArgs),
     /// The scores of one session, oldest first
     History(HistoryArgs),
-    /// The latest score of each session, worst first
-    Comparison(ComparisonArgs),
+    /// The latest score of each session, worst first; or, without --metric, the conversations of a baseline and a candidate
+    Comparison(Box<ComparisonArgs>),
 }
 
 /// Flags of `runs list`.
@@ -70,9 +72,17 @@ pub(super) struct SummaryArgs {
     /// This metric only
     #[arg(long, value_name = "METRIC", value_parser = metric)]
     pub metric: Option<String>,
-    /// Scores of traces or of sessions: trace or session [default: both]
-    #[arg(long, value_name = "TARGET", value_parser = target)]
-    pub target: Option<Target>,
+    /// Scores of traces or of sessions, or all figures of judged conversations, run by run: trace, session or
+    /// conversation [default: trace and session]
+    #[arg(long, value_name = "TARGET", value_parser = summary_target)]
+    pub target: Option<SummaryTarget>,
+}
+
+/// What a summary is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SummaryTarget {
+    Scores(Target),
+    Conversations,
 }
 
 #[derive(Args, Debug)]
@@ -127,18 +137,63 @@ pub(super) struct HistoryArgs {
 pub(super) struct ComparisonArgs {
     #[command(flatten)]
     pub looked: Looked,
-    /// The metric; one of sessions
+    /// The metric; one of sessions. Without it, two runs are named, and their judged conversations compared: first the
+    /// baseline, then the candidate
     #[arg(long, value_name = "METRIC", value_parser = metric)]
-    pub metric: String,
+    pub metric: Option<String>,
     /// Which end comes first: ascending (worst first) or descending
-    #[arg(long, value_name = "ORDER", default_value = "ascending", value_parser = order)]
+    #[arg(long, value_name = "ORDER", default_value = "ascending", value_parser = order, requires = "metric")]
     pub order: Order,
     /// Sessions to pass over
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "metric")]
     pub offset: usize,
-    /// Sessions at most
+    /// Sessions at most, or cases that moved
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub limit: usize,
+    #[command(flatten)]
+    pub conversations: ConversationArgs,
+}
+
+/// What only matters where conversations are compared.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Conversations")]
+pub(super) struct ConversationArgs {
+    /// Regression if the pass rate, 0 to 1, drops by more
+    #[arg(long, value_name = "SHARE", default_value_t = Thresholds::default().max_pass_rate_drop, value_parser = from_zero, conflicts_with = "metric")]
+    pub max_pass_rate_drop: f64,
+    /// Regression if the mean overall score, 0 to 100, drops by more
+    #[arg(long, value_name = "POINTS", default_value_t = Thresholds::default().max_avg_score_drop, value_parser = from_zero, conflicts_with = "metric")]
+    pub max_avg_score_drop: f64,
+    /// Regression if the mean latency rises by more than this share of what it was; 0.2 is a fifth
+    #[arg(long, value_name = "SHARE", default_value_t = Thresholds::default().max_latency_increase_pct, value_parser = from_zero, conflicts_with = "metric")]
+    pub max_latency_increase_pct: f64,
+    /// Also exit with 1 if the candidate misses a bar of its own (metrics_pass_threshold, cases_pass_threshold)
+    #[arg(long, conflicts_with = "metric")]
+    pub hold_bars: bool,
+    /// Ask a judge for likely causes and suggestions, if anything moved: two calls
+    #[arg(long, conflicts_with = "metric")]
+    pub explain: bool,
+    /// Refuse --explain, which would open a connection
+    #[arg(long)]
+    pub offline: bool,
+    #[command(flatten)]
+    pub judge: JudgeSettings,
+}
+
+impl ConversationArgs {
+    pub fn thresholds(&self) -> Thresholds {
+        Thresholds {
+            max_pass_rate_drop: self.max_pass_rate_drop,
+            max_avg_score_drop: self.max_avg_score_drop,
+            max_latency_increase_pct: self.max_latency_increase_pct,
+        }
+    }
+}
+
+fn from_zero(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok();
+    let number = number.filter(|number| number.is_finite() && *number >= 0.0);
+    number.ok_or_else(|| "expected a number from 0 on".to_owned())
 }
 
 fn metric(name: &str) -> Result<String, String> {
@@ -165,6 +220,17 @@ fn target(text: &str) -> Result<Target, String> {
     choice(
         text,
         &[("trace", Target::Trace), ("session", Target::Session)],
+    )
+}
+
+fn summary_target(text: &str) -> Result<SummaryTarget, String> {
+    choice(
+        text,
+        &[
+            ("trace", SummaryTarget::Scores(Target::Trace)),
+            ("session", SummaryTarget::Scores(Target::Session)),
+            ("conversation", SummaryTarget::Conversations),
+        ],
     )
 }
 

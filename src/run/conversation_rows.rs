@@ -222,6 +222,10 @@ fn verdict_columns(rows: &[JudgedConversation], route: &str, pass_threshold: f64
             "agent_latency_max_ms",
             rows.iter().map(|row| row.latency.agent_latency_max_ms),
         ),
+        integers(
+            "agent_latency_total_ms",
+            rows.iter().map(|row| row.total_latency_ms),
+        ),
     ]);
     columns.extend(answer_columns(rows, route));
     columns

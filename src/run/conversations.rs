@@ -15,8 +15,9 @@ use super::tabled_sessions::TableCounts;
 use super::{Distribution, Rules, RunDirectory, RunError};
 use crate::judge::conversation::{
     Breakdown, Case, CaseLatency, CaseResult, ConversationJudge, JudgeError, MetricScore,
-    NotJudged, Request, RequestError, RunBars, RunSummary, SCHEMA_NAME, SchemaPlace, TokenUsage,
-    Turn, Verdict, by_metric, by_tier, case_passed, not_judged, prompt_versions, summarise,
+    NotJudged, Request, RequestError, Role, RunBars, RunSummary, SCHEMA_NAME, SchemaPlace,
+    TokenUsage, Turn, Verdict, by_metric, by_tier, case_passed, not_judged, prompt_versions,
+    summarise,
 };
 use crate::judge::{
     Call, CallErrorKind, CallHash, CallLabel, JudgeService, PromptLabel, Reply, ReplyFormat, Taken,
@@ -98,6 +99,8 @@ pub(super) struct JudgedConversation {
     /// What was recorded of the conversation earlier.
     pub recorded: Recorded,
     pub latency: CaseLatency,
+    /// All known latencies of assistant turns together, in milliseconds; none if none is known.
+    pub total_latency_ms: Option<i64>,
     /// Success exactly where the verdict has scores.
     pub status: Status,
     /// `None` where the session was not judged.
@@ -349,11 +352,18 @@ async fn judge_one(
         traces,
         turns: turns.len(),
         latency: CaseLatency::of_turns(&turns),
+        total_latency_ms: total_latency(&turns),
         status,
         verdict,
         reason,
         answer,
     })
+}
+
+fn total_latency(turns: &[Turn]) -> Option<i64> {
+    let spoken = turns.iter().filter(|turn| turn.role == Role::Assistant);
+    let known = spoken.filter_map(|turn| turn.latency_ms);
+    known.reduce(i64::saturating_add)
 }
 
 /// What came of asking.

@@ -1,26 +1,21 @@
 //! Finished runs: finding their directories, what they say of themselves, and their stored scores.
 
 use std::collections::{BTreeSet, HashSet};
-use std::fs::{self, File};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
-use arrow::datatypes::{DataType, Float64Type};
+use arrow::array::{RecordBatch, StringArray};
 use chrono::{DateTime, Utc};
-use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::directory::MANIFEST;
+use super::stored_table::{cell, for_each_batch, number, numbers, text};
 use crate::analytics::{DataType as ValueType, ScoreFilter, ScoreRecord, ScoreStatus};
 use crate::selection::instant;
 
-const SUMMARY: &str = "summary.json";
+pub(super) const SUMMARY: &str = "summary.json";
 const SCORES: &str = "scores";
-/// Rows that are in memory at once while a table is read.
-const BATCH_ROWS: usize = 8192;
 
 /// Why a run, or its scores, can't be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,7 +43,7 @@ pub enum HistoryError {
 }
 
 impl HistoryError {
-    fn damaged(run: &Path, file: &str, problem: impl ToString) -> Self {
+    pub(super) fn damaged(run: &Path, file: &str, problem: impl ToString) -> Self {
         Self::Damaged {
             run: run.to_owned(),
             file: file.to_owned(),
@@ -213,7 +208,7 @@ pub fn read_run(path: &Path) -> Result<StoredRun, HistoryError> {
     })
 }
 
-fn read_json<T: DeserializeOwned>(run: &Path, file: &str) -> Result<T, HistoryError> {
+pub(super) fn read_json<T: DeserializeOwned>(run: &Path, file: &str) -> Result<T, HistoryError> {
     let bytes = fs::read(run.join(file)).map_err(|e| HistoryError::damaged(run, file, e))?;
     serde_json::from_slice(&bytes).map_err(|e| HistoryError::damaged(run, file, e))
 }
@@ -257,7 +252,7 @@ pub fn read_scores(
     }
     let mut records = Vec::new();
     for run in in_time(runs, &query.filter) {
-        for_each_batch(run, &columns, |batch| {
+        for_each_batch(&run.path, SCORES, &columns, |batch| {
             push_records(run, query, batch, &mut records)
         })?;
     }
@@ -274,7 +269,7 @@ pub fn stored_metrics(
 ) -> Result<BTreeSet<String>, HistoryError> {
     let mut metrics = BTreeSet::new();
     for run in in_time(runs, filter) {
-        for_each_batch(run, &["target_type", "metric"], |batch| {
+        for_each_batch(&run.path, SCORES, &["target_type", "metric"], |batch| {
             let (targets, names) = (text(batch, "target_type")?, text(batch, "metric")?);
             for row in 0..batch.num_rows() {
                 if let Some(name) = cell(&names, row)
@@ -301,72 +296,6 @@ fn in_time<'r>(
     })
 }
 
-fn for_each_batch(
-    run: &StoredRun,
-    columns: &[&str],
-    mut each: impl FnMut(&RecordBatch) -> Result<(), String>,
-) -> Result<(), HistoryError> {
-    let folder = run.path.join(SCORES);
-    let entries = fs::read_dir(&folder).map_err(|e| HistoryError::damaged(&run.path, SCORES, e))?;
-    let mut parts: Vec<String> = entries
-        .flatten()
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .filter(|name| name.starts_with("part-") && name.ends_with(".parquet"))
-        .collect();
-    if parts.is_empty() {
-        let problem = "the folder holds no part-*.parquet";
-        return Err(HistoryError::damaged(&run.path, SCORES, problem));
-    }
-    parts.sort();
-    for part in parts {
-        let path = folder.join(&part);
-        // Decoders have assertions that corrupt files can reach.
-        let read = catch_unwind(AssertUnwindSafe(|| read_part(&path, columns, &mut each)));
-        read.unwrap_or_else(|_| Err("the file is corrupt".into()))
-            .map_err(|e| HistoryError::damaged(&run.path, &format!("{SCORES}/{part}"), e))?;
-    }
-    Ok(())
-}
-
-fn read_part(
-    path: &Path,
-    columns: &[&str],
-    each: &mut impl FnMut(&RecordBatch) -> Result<(), String>,
-) -> Result<(), String> {
-    let file = File::open(path).map_err(|e| e.to_string())?;
-    let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| e.to_string())?;
-    let mask = ProjectionMask::columns(builder.parquet_schema(), columns.iter().copied());
-    let reader = builder
-        .with_projection(mask)
-        .with_batch_size(BATCH_ROWS)
-        .build()
-        .map_err(|e| e.to_string())?;
-    for batch in reader {
-        each(&batch.map_err(|e| e.to_string())?)?;
-    }
-    Ok(())
-}
-
-fn column<'b>(batch: &'b RecordBatch, name: &str) -> Result<&'b ArrayRef, String> {
-    batch
-        .column_by_name(name)
-        .ok_or_else(|| format!("there is no column `{name}`"))
-}
-
-/// A column of texts, whatever their encoding.
-fn text(batch: &RecordBatch, name: &str) -> Result<StringArray, String> {
-    let texts = arrow::compute::cast(column(batch, name)?, &DataType::Utf8)
-        .map_err(|e| format!("column `{name}`: {e}"))?;
-    texts
-        .as_string_opt::<i32>()
-        .cloned()
-        .ok_or_else(|| format!("column `{name}` holds no texts"))
-}
-
-fn cell(texts: &StringArray, row: usize) -> Option<&str> {
-    texts.is_valid(row).then(|| texts.value(row))
-}
-
 fn push_records(
     run: &StoredRun,
     query: &ScoreQuery<'_>,
@@ -375,9 +304,7 @@ fn push_records(
 ) -> Result<(), String> {
     let (targets, metrics) = (text(batch, "target_type")?, text(batch, "metric")?);
     let (statuses, types) = (text(batch, "status")?, text(batch, "data_type")?);
-    let scores = column(batch, "score")?
-        .as_primitive_opt::<Float64Type>()
-        .ok_or("column `score` holds no numbers")?;
+    let scores = numbers(batch, "score")?;
     let optional = |wanted: bool, name: &str| wanted.then(|| text(batch, name)).transpose();
     let ids = optional(query.wants_ids(), "target_id")?;
     let projects = optional(query.project_id.is_some(), "project_id")?;
@@ -411,7 +338,7 @@ fn push_records(
                 Some("CATEGORICAL") => ValueType::Categorical,
                 other => return Err(format!("`{}` is no data type", other.unwrap_or("null"))),
             },
-            value: scores.is_valid(row).then(|| scores.value(row)),
+            value: number(&scores, row),
             created_at: run.created_at,
         });
     }

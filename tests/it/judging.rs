@@ -3,6 +3,7 @@
 mod batches;
 mod caps;
 mod choice;
+pub mod comparison;
 mod conversations_of_turns;
 mod faults;
 mod interrupted;

@@ -1,9 +1,24 @@
 //! Every command of the documents works as written, in order.
 
+use serde_json::json;
+
+use crate::judging::comparison::verdict_of;
+use crate::scripted_judge::{Answer, Asked, ScriptedJudge};
 use crate::support::{program, root, without_settings};
 
 /// Commands that a test can't run inside itself.
 const BUILDS: &[&str] = &["cargo test", "cargo bench", "cargo build", "cargo install"];
+
+/// Stands in for the provider that commands name.
+fn judge(asked: &Asked) -> Answer {
+    Answer::reply(match asked.has_response_format {
+        true => verdict_of(asked, 4),
+        false => {
+            let rubric = "Measures: whether it admits mistakes.\n5 - always\n0 - never";
+            json!({"name": "admits_mistakes", "tier": "process", "score_type": "scored", "rubric": rubric})
+        }
+    })
+}
 
 #[test]
 fn every_command_of_the_readme_works() {
@@ -11,6 +26,7 @@ fn every_command_of_the_readme_works() {
     let folder = tempfile::tempdir().unwrap();
     // The commands write to runs/ below the working folder.
     std::os::unix::fs::symlink(root().join("datasets"), folder.path().join("datasets")).unwrap();
+    let judge = ScriptedJudge::start(judge);
     let program_path = program().get_program().to_owned();
     let (mut inside, mut ran) = (false, 0);
     let mut printed = String::new();
@@ -36,7 +52,12 @@ fn every_command_of_the_readme_works() {
                 without_settings(&mut shell);
                 // As for a new user: there is nothing in the cache.
                 shell.env("XDG_CACHE_HOME", folder.path().join("cache"));
+                shell.env("XDG_DATA_HOME", folder.path().join("data"));
                 shell.env("HOME", folder.path());
+                // No command reaches a provider.
+                shell.env_remove("OPENAI_API_KEY");
+                shell.env("NO_PROXY", "127.0.0.1");
+                shell.env("NIGHTMILL_JUDGE_URL", judge.url());
                 let output = shell.env("PROGRAM", &program_path).output();
                 let output = output.unwrap();
                 assert!(
@@ -75,6 +96,7 @@ fn every_command_of_the_readme_works() {
     }
     assert!(checked >= 8, "only {checked} lines of output are shown");
     assert!(ran >= 5, "only {ran} commands found");
+    assert!(judge.prompt_count() > 1, "no command asked the judge");
 }
 
 /// Whether two lines are equal, numbers with decimals within 0.005.

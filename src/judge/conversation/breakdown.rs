@@ -1,12 +1,14 @@
-//! The scores of a run by metric and by tier (specification, section 10).
+//! The results of a run by metric, by tier and by test case (specification, section 10).
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::aggregate::CaseResult;
 use super::metric::Tier;
 use super::numbers::mean;
 use super::reply::MetricScore;
+use super::transcript::is_error;
 
 /// How many failure codes a breakdown names.
 const TOP_FAILURE_CODES: usize = 10;
@@ -37,6 +39,47 @@ pub struct Breakdown {
     pub failed_count: usize,
     /// The ten most frequent failure codes, ties in the order of the alphabet.
     pub failure_codes: Vec<FailureCount>,
+}
+
+/// One test case over all of its repetitions in a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CaseBreakdown {
+    /// The test case.
+    pub test_case: String,
+    /// Case results.
+    pub count: usize,
+    /// Those that passed.
+    pub passed_count: usize,
+    /// Those that did not pass, without an error.
+    pub failed_count: usize,
+    /// Those with an error.
+    pub error_count: usize,
+    /// Verdicts with a judge error.
+    pub judge_error_count: usize,
+    /// Mean overall score of the verdicts, 0 to 100; a judge error counts as 0. Null without a verdict.
+    pub average_score: Option<f64>,
+}
+
+/// The breakdown of case results by test case, sorted.
+pub fn by_case<'a>(results: impl IntoIterator<Item = &'a CaseResult>) -> Vec<CaseBreakdown> {
+    let mut groups: BTreeMap<&str, Vec<&CaseResult>> = BTreeMap::new();
+    for result in results {
+        groups.entry(&result.test_case).or_default().push(result);
+    }
+    let rows = groups.into_iter().map(|(test_case, group)| {
+        let count = |counts: fn(&CaseResult) -> bool| group.iter().filter(|r| counts(r)).count();
+        let scores: Vec<f64> = group.iter().filter_map(|r| r.overall_score).collect();
+        CaseBreakdown {
+            test_case: test_case.to_owned(),
+            count: group.len(),
+            passed_count: count(|r| r.case_passed == Some(true)),
+            failed_count: count(|r| r.case_passed == Some(false) && !is_error(r.error.as_deref())),
+            error_count: count(|r| is_error(r.error.as_deref())),
+            judge_error_count: count(|r| r.judge_error.is_some()),
+            average_score: mean(&scores),
+        }
+    });
+    rows.collect()
 }
 
 /// The breakdown of scores by metric, in order of first appearance.
@@ -105,6 +148,7 @@ fn breakdown(tier: Tier, group: &[&MetricScore]) -> Breakdown {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judge::conversation::reply::JudgeError;
     use crate::judge::conversation::verdict::Label;
 
     fn score(metric: &str, tier: Tier, score: u8, failure_code: Option<&str>) -> MetricScore {
@@ -119,6 +163,44 @@ mod tests {
             failure_code: failure_code.map(str::to_owned),
             turns: Vec::new(),
         }
+    }
+
+    #[test]
+    fn repetitions_of_a_case_are_one_row() {
+        let result = |case: &str, passed: Option<bool>, overall_score: Option<f64>| CaseResult {
+            test_case: case.into(),
+            case_passed: passed,
+            overall_score,
+            ..Default::default()
+        };
+        let broken = CaseResult {
+            judge_error: Some(JudgeError::InvalidJson),
+            ..result("b", Some(false), Some(0.0))
+        };
+        let failed = CaseResult {
+            error: Some("boom".into()),
+            ..result("a", Some(false), None)
+        };
+        let rows = by_case(&[
+            result("b", Some(true), Some(80.0)),
+            failed,
+            broken,
+            result("b", None, None),
+        ]);
+        let row = |test_case: &str, counts: [usize; 5], average_score| CaseBreakdown {
+            test_case: test_case.into(),
+            count: counts[0],
+            passed_count: counts[1],
+            failed_count: counts[2],
+            error_count: counts[3],
+            judge_error_count: counts[4],
+            average_score,
+        };
+        let expected = [
+            row("a", [1, 0, 0, 1, 0], None),
+            row("b", [3, 1, 1, 0, 1], Some(40.0)),
+        ];
+        assert_eq!(rows, expected);
     }
 
     #[test]

@@ -50,6 +50,11 @@ pub fn draft_prompt(wish: &str, catalogue: &Catalogue) -> Result<String, PromptE
     )
 }
 
+/// The version of the text of [`draft_prompt`].
+pub fn draft_prompt_version() -> u32 {
+    PROMPTS.version("conversation_metric_draft")
+}
+
 /// Reads the reply to [`draft_prompt`] as an entry for a metrics file, all of its fields set.
 ///
 /// # Errors

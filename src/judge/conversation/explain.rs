@@ -151,6 +151,16 @@ pub fn suggestions_prompt(
     )
 }
 
+/// The version of the text of [`cause_prompt`].
+pub fn cause_prompt_version() -> u32 {
+    PROMPTS.version("conversation_cause_analysis")
+}
+
+/// The version of the text of [`suggestions_prompt`].
+pub fn suggestions_prompt_version() -> u32 {
+    PROMPTS.version("conversation_suggestions")
+}
+
 /// Reads the reply to [`cause_prompt`]. Malformed items are left out.
 pub fn read_causes(raw: &str) -> CauseAnalysis {
     let Some(reply) = object(raw) else {

@@ -28,7 +28,7 @@ mod verdict;
 mod weights;
 
 pub use aggregate::{CaseLatency, CaseResult, RunBars, RunSummary, summarise};
-pub use breakdown::{Breakdown, FailureCount, by_metric, by_tier};
+pub use breakdown::{Breakdown, CaseBreakdown, FailureCount, by_case, by_metric, by_tier};
 pub use catalogue::{Catalogue, CatalogueError};
 pub use compare::{
     AggregateComparison, CaseComparison, ChangeStatus, MetricAverages, MetricDelta,
@@ -37,10 +37,11 @@ pub use compare::{
 pub use differences::{
     Change, PromptChange, RunDifferences, RunSnapshot, ToolChanges, differences,
 };
-pub use draft::{DraftError, draft_prompt, read_draft};
+pub use draft::{DraftError, draft_prompt, draft_prompt_version, read_draft};
 pub use explain::{
     Cause, CauseAnalysis, Degree, Direction, Suggestion, Suggestions, Target, cause_prompt,
-    read_causes, read_suggestions, suggestions_prompt,
+    cause_prompt_version, read_causes, read_suggestions, suggestions_prompt,
+    suggestions_prompt_version,
 };
 pub use judge::{ConversationJudge, SetupError};
 pub use metric::{CustomMetric, Metric, Scale, Tier};

@@ -51,6 +51,7 @@ fn judged(session_id: &str, status: Status, verdict: Option<Verdict>) -> JudgedC
         recorded: Recorded::default(),
         turns: 4,
         latency: CaseLatency::default(),
+        total_latency_ms: Some(30),
         status,
         verdict,
         reason: "r".into(),

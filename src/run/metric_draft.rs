@@ -1,0 +1,47 @@
+//! A metric of conversations drafted by a judge from a description (specification of conversations, section 13). It is
+//! shown, never saved.
+
+use super::RunError;
+use super::judge_questions::Questions;
+use super::judging::JudgeRequest;
+use crate::judge::PromptLabel;
+use crate::judge::conversation::{
+    Catalogue, CustomMetric, draft_prompt, draft_prompt_version, read_draft,
+};
+
+/// Replies that are read before the judge is given up on.
+const ATTEMPTS: usize = 3;
+
+/// Asks the judge for a metric; a reply that is none is asked for again, three times in all.
+///
+/// # Errors
+/// [`RunError`] if the judge can't be set up, does not answer, or drafts no metric.
+pub fn draft_metric(
+    request: &JudgeRequest,
+    wish: &str,
+    catalogue: &Catalogue,
+) -> Result<CustomMetric, RunError> {
+    let questions = Questions::new(request)?;
+    let prompt = PromptLabel {
+        name: "conversation_metric_draft",
+        version: draft_prompt_version(),
+    };
+    let user = draft_prompt(wish, catalogue).map_err(|e| RunError::Plan(e.to_string()))?;
+    let mut problem = String::new();
+    for attempt in 0..ATTEMPTS {
+        let reply = questions.ask(prompt, attempt, user.clone())?;
+        let reply = reply.map_err(|why| RunError::Plan(format!("no metric was drafted: {why}")))?;
+        match read_draft(&reply.text) {
+            Ok(draft) if catalogue.find(&draft.name).is_none() => return Ok(draft),
+            Ok(draft) => problem = format!("the judge named it `{}`, which is taken", draft.name),
+            Err(_) if reply.cut_off => {
+                problem =
+                    "the judge's reply ends at its largest size, raise --judge-max-output".into();
+            }
+            Err(e) => problem = e.to_string(),
+        }
+    }
+    Err(RunError::Plan(format!(
+        "no metric was drafted in {ATTEMPTS} replies: {problem}"
+    )))
+}
