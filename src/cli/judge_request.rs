@@ -10,8 +10,8 @@ use crate::config::{JudgeSettings, Settings, SettingsError, number_pairs, split_
 use crate::judge::batch::BatchLimits;
 use crate::judge::conversation::ConversationJudge;
 use crate::judge::{
-    AskingRules, Caps, Policy, PriceTable, ProviderSettings, RateLimits, Retries, WhenTooLong,
-    key_of_file, resolve, with_variables,
+    AskingRules, Caps, Policy, PriceTable, ProviderSettings, RateLimits, Retries, Temperature,
+    WhenTooLong, key_of_file, resolve, with_variables,
 };
 use crate::metric::{CONVERSATION, Method, find};
 use crate::run::{BatchRules, ConversationRequest, JudgeRequest, Rules};
@@ -72,11 +72,11 @@ pub(super) fn judge(
     };
     let prices = pairs("price", given.price.as_deref())?;
     let (max_calls, max_tokens, max_cost) = caps(settings)?;
-    let temperature = number("judge-temperature", given.judge_temperature.as_deref(), 2.0)?;
+    let temperature = temperature(given.judge_temperature.as_deref())?;
     let asking = AskingRules {
         model,
         models,
-        temperature: temperature.unwrap_or(1.0),
+        temperature: temperature.unwrap_or(Temperature::Usual(1.0)),
         max_output_tokens: count(
             "judge-max-output",
             given.judge_max_output.as_deref(),
@@ -191,7 +191,7 @@ pub(super) fn questions(
 fn conversations(
     file: JudgeFile,
     asking: &AskingRules,
-    temperature: Option<f64>,
+    temperature: Option<Temperature>,
     rules: &Rules,
 ) -> Result<ConversationRequest, SettingsError> {
     let JudgeFile {
@@ -209,7 +209,7 @@ fn conversations(
         judge,
         bars,
         model: resolve(route.as_deref().unwrap_or(&asking.model)),
-        temperature: temperature.unwrap_or(CONVERSATION_TEMPERATURE),
+        temperature: temperature.unwrap_or(Temperature::Usual(CONVERSATION_TEMPERATURE)),
         max_output_tokens: asking.max_output_tokens,
         rounds: asking.rounds,
     })
@@ -231,6 +231,14 @@ fn number(setting: &str, text: Option<&str>, most: f64) -> Result<Option<f64>, S
             "--{setting} {text}: expected a number from 0 to {most}"
         )),
     }
+}
+
+/// A number, or `none` for the model's own.
+fn temperature(text: Option<&str>) -> Result<Option<Temperature>, SettingsError> {
+    if text == Some("none") {
+        return Ok(Some(Temperature::Unsaid));
+    }
+    Ok(number("judge-temperature", text, 2.0)?.map(Temperature::Given))
 }
 
 fn per_minute(setting: &str, text: Option<&str>) -> Result<Option<u64>, SettingsError> {
@@ -436,7 +444,8 @@ mod tests {
         let request = asked(&named, false).unwrap();
         let conversation = request.conversation.unwrap();
         assert_eq!(conversation.model, "openai/better");
-        assert_eq!(conversation.temperature, CONVERSATION_TEMPERATURE);
+        let usual = Temperature::Usual(CONVERSATION_TEMPERATURE);
+        assert_eq!(conversation.temperature, usual);
         let refused = asked(&named, true).unwrap_err().to_string();
         assert!(
             refused.starts_with("--offline: --explain asks"),

@@ -53,7 +53,8 @@ pub struct JudgeSettings {
     #[arg(long, value_name = "TAG,...", value_delimiter = ',')]
     #[serde(deserialize_with = "list")]
     pub judge_tags: Option<Vec<String>>,
-    /// Randomness of the judge, from 0 [default: 1.0, as the compatible services, and 0.2 for conversations; 0 repeats best]
+    /// Randomness of the judge, from 0, or `none` to leave it to the model [default: 1.0, as the compatible services, and 0.2 for
+    /// conversations; none for models that reason, which refuse it: gpt-5, o3 and their like]
     #[arg(long, value_name = "T")]
     #[serde(deserialize_with = "text")]
     pub judge_temperature: Option<String>,

@@ -18,8 +18,8 @@ pub struct Call {
     pub user: String,
     /// The reply's shape for providers that can hold a model to one; `None` asks in plain words.
     pub format: Option<ReplyFormat>,
-    /// Randomness of the model, from 0.
-    pub temperature: f64,
+    /// Randomness of the model, from 0; `None` is the model's own.
+    pub temperature: Option<f64>,
     /// Most tokens of the reply.
     pub max_output_tokens: u32,
     /// The prompt's name and version.
@@ -88,7 +88,10 @@ impl Call {
                 part(format.schema.to_string().as_bytes());
             }
         }
-        part(&self.temperature.to_le_bytes());
+        match self.temperature {
+            None => part(b""),
+            Some(temperature) => part(&temperature.to_le_bytes()),
+        }
         part(&self.max_output_tokens.to_le_bytes());
         part(self.prompt.name.as_bytes());
         part(&self.prompt.version.to_le_bytes());
@@ -261,7 +264,7 @@ pub(super) mod tests {
             system: "You judge.".into(),
             user: user.into(),
             format: None,
-            temperature: 1.0,
+            temperature: Some(1.0),
             max_output_tokens: 100,
             prompt: PromptLabel {
                 name: "test",
@@ -303,7 +306,7 @@ pub(super) mod tests {
                 ..base.clone()
             },
             Call {
-                temperature: 0.0,
+                temperature: Some(0.0),
                 ..base.clone()
             },
             Call {

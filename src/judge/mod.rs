@@ -26,6 +26,7 @@ mod rate;
 mod reply_shape;
 mod secret;
 mod service;
+mod temperature;
 mod trace_judge;
 
 pub use attempts::{Attempts, JudgeFailed, Outcome, Policy};
@@ -51,4 +52,5 @@ pub use rate::{RateGate, RateLimits, TooLargeForLimit};
 pub use reply_shape::{ReplyFault, ReplyShape, StageReply};
 pub use secret::{SecretError, Secrets, key_of_file, with_variables};
 pub use service::{CallCounts, JudgeService, Retries, ServiceParts, Unanswered};
+pub use temperature::Temperature;
 pub use trace_judge::{AskingRules, Unjudged, judge_trace};

@@ -74,6 +74,15 @@ impl ProviderNotConfigured {
     pub const CODE: &'static str = "provider_not_configured";
 }
 
+/// Whether a model of this name reasons before it replies: such models refuse a temperature, and their limit of tokens goes by another
+/// name.
+pub(super) fn reasons(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    ["gpt-5", "gpt-6", "o1", "o3", "o4"]
+        .iter()
+        .any(|family| name.starts_with(family))
+}
+
 /// The full name of a model: a bare name of a known family gets the prefix of its provider, any other name stays. Applied twice
 /// it changes nothing more.
 pub fn resolve(name: &str) -> String {

@@ -147,10 +147,12 @@ impl Judge for HttpJudge {
             ChatMessage::user(call.user.clone()),
         ]);
         let mut options = ChatOptions::default()
-            .with_temperature(call.temperature)
             .with_max_tokens(call.max_output_tokens)
             // What a block says of itself is only in there.
             .with_capture_raw_body(true);
+        if let Some(temperature) = call.temperature {
+            options = options.with_temperature(temperature);
+        }
         if target.model.adapter_kind == AdapterKind::OpenAI {
             // Without an effort of ours, `mistral-medium` would be sent as a model `mistral` and the effort `medium`. An effort
             // in tokens is unknown to this protocol and is not sent.

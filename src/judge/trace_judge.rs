@@ -11,6 +11,7 @@ use super::ledger::CallLabel;
 use super::prompt::PromptError;
 use super::reply_shape::StageReply;
 use super::service::{JudgeService, Unanswered};
+use super::temperature::Temperature;
 
 /// How judged trace metrics ask.
 #[derive(Clone, Debug)]
@@ -19,8 +20,8 @@ pub struct AskingRules {
     pub model: String,
     /// Other models, by metric.
     pub models: BTreeMap<String, String>,
-    /// Randomness, from 0.
-    pub temperature: f64,
+    /// Randomness.
+    pub temperature: Temperature,
     /// Most tokens of a reply.
     pub max_output_tokens: u32,
     /// How often and in which form a question is put.
@@ -69,7 +70,7 @@ impl AskingRules {
                 name: question.prompt_name,
                 schema: Arc::new(question.shape.schema()),
             }),
-            temperature: self.temperature,
+            temperature: self.temperature.of(self.model_of(metric)),
             max_output_tokens: self.max_output_tokens,
             prompt: PromptLabel {
                 name: question.prompt_name,

@@ -13,6 +13,7 @@ use super::conversation_sessions::{ChosenSession, Conversation, SessionKey, read
 use super::judgements::Status;
 use super::tabled_sessions::TableCounts;
 use super::{Distribution, Rules, RunDirectory, RunError};
+use crate::judge::Temperature;
 use crate::judge::conversation::{
     Breakdown, Case, CaseLatency, CaseResult, ConversationJudge, JudgeError, MetricScore,
     NotJudged, Request, RequestError, Role, RunBars, RunSummary, SCHEMA_NAME, SchemaPlace,
@@ -44,8 +45,8 @@ pub struct ConversationRequest {
     pub bars: RunBars,
     /// The model, as in `openai/gpt-4o`.
     pub model: String,
-    /// Randomness, from 0.
-    pub temperature: f64,
+    /// Randomness.
+    pub temperature: Temperature,
     /// Most tokens of a reply.
     pub max_output_tokens: u32,
     /// How often a judge whose reply can't be used is asked, at least 1; see [`crate::judge::AskingRules::rounds`].
@@ -72,7 +73,7 @@ impl ConversationRequest {
                 }),
                 SchemaPlace::Prompt => None,
             },
-            temperature: self.temperature,
+            temperature: self.temperature.of(&self.model),
             max_output_tokens: self.max_output_tokens,
             prompt: PromptLabel {
                 name: CONVERSATION,

@@ -44,7 +44,7 @@ impl Questions {
             system: SYSTEM_MESSAGE.into(),
             user,
             format: None,
-            temperature: self.conversation.temperature,
+            temperature: self.conversation.temperature.of(&self.conversation.model),
             max_output_tokens: self.conversation.max_output_tokens,
             prompt,
             apart: match attempt {

@@ -94,7 +94,7 @@ impl JudgeRequest {
         let conversation = self.conversation.as_ref().map(|c| {
             json!({
                 "model": c.model,
-                "temperature": c.temperature,
+                "temperature": c.temperature.of(&c.model),
                 "max_output_tokens": c.max_output_tokens,
                 "config": c.judge.config(),
             })
@@ -104,7 +104,7 @@ impl JudgeRequest {
             "model": self.asking.model,
             "models": self.asking.models,
             "url": url.map(|url| self.provider.secrets().scrub(url)),
-            "temperature": self.asking.temperature,
+            "temperature": self.asking.temperature.of(&self.asking.model),
             "max_output_tokens": self.asking.max_output_tokens,
             "policy": self.asking.policy.name(),
             "rounds": self.asking.rounds,

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::judge::Call;
+use crate::judge::model_name::reasons;
 
 /// The request that a call is, for the model that its endpoint calls `name`: the same one that is sent without batches.
 pub(super) fn chat_completion(call: &Call, name: &str) -> Value {
@@ -12,9 +13,11 @@ pub(super) fn chat_completion(call: &Call, name: &str) -> Value {
             {"role": "system", "content": &*call.system},
             {"role": "user", "content": call.user},
         ],
-        "temperature": call.temperature,
         limit_of_reply(name): call.max_output_tokens,
     });
+    if let Some(temperature) = call.temperature {
+        body["temperature"] = json!(temperature);
+    }
     if let Some(format) = &call.format {
         body["response_format"] = json!({
             "type": "json_schema",
@@ -26,10 +29,7 @@ pub(super) fn chat_completion(call: &Call, name: &str) -> Value {
 
 /// Models that reason count their thoughts too, and know the limit by another name.
 fn limit_of_reply(name: &str) -> &'static str {
-    match ["gpt-5", "gpt-6", "o1", "o3", "o4"]
-        .iter()
-        .any(|family| name.starts_with(family))
-    {
+    match reasons(name) {
         true => "max_completion_tokens",
         false => "max_tokens",
     }

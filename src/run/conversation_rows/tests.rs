@@ -33,7 +33,7 @@ fn request() -> ConversationRequest {
         judge: ConversationJudge::new(JudgeConfig::default(), &Catalogue::built_in()).unwrap(),
         bars: RunBars::default(),
         model: "openai/judge".into(),
-        temperature: 0.2,
+        temperature: crate::judge::Temperature::Usual(0.2),
         max_output_tokens: 4096,
         rounds: 1,
     }

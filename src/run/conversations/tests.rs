@@ -68,7 +68,7 @@ fn request(config: JudgeConfig) -> ConversationRequest {
         judge: ConversationJudge::new(config, &Catalogue::built_in()).unwrap(),
         bars: RunBars::default(),
         model: "openai/judge".into(),
-        temperature: 0.2,
+        temperature: crate::judge::Temperature::Usual(0.2),
         max_output_tokens: 100,
         rounds: 1,
     }

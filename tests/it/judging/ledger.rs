@@ -58,6 +58,17 @@ fn another_model_temperature_or_reply_size_is_another_question() {
     assert_eq!(models, ["test", "test", "test", "other"]);
     assert_eq!(judge.prompts()[1].json()["temperature"], 0.0);
     assert_eq!(judge.prompts()[2].json()["max_tokens"], 100);
+
+    // Models that reason refuse a temperature, and know the limit by another name.
+    assert_eq!(
+        count("g", &["--judge-model", "confidence=openai/gpt-5.4"]),
+        1
+    );
+    assert_eq!(count("h", &["--judge-temperature", "none"]), 1);
+    for asked in &judge.prompts()[4..] {
+        assert!(asked.json().get("temperature").is_none());
+    }
+    assert_eq!(judge.prompts()[4].json()["max_completion_tokens"], 4096);
 }
 
 #[test]
