@@ -26,7 +26,7 @@ use nightmill::engine::{
 };
 use nightmill::metric::SignalWeights;
 use nightmill::run::{
-    CacheChoice, EngineRequest, Progress, Rules, ScoreRequest, load_service, score,
+    CacheChoice, EngineRequest, Progress, RequestRecord, Rules, ScoreRequest, load_service, score,
 };
 use nightmill::text::TextMode;
 use nightmill::trace::{
@@ -279,6 +279,7 @@ fn main() {
         engine: engine.clone(),
         judge: None,
         report: true,
+        record: RequestRecord::default(),
     };
     report(
         "whole run: + embedding the pool, writing, report",

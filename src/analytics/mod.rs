@@ -66,6 +66,17 @@ pub enum DataType {
     Categorical,
 }
 
+impl DataType {
+    /// `NUMERIC`, `BOOLEAN` or `CATEGORICAL`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Numeric => "NUMERIC",
+            Self::Boolean => "BOOLEAN",
+            Self::Categorical => "CATEGORICAL",
+        }
+    }
+}
+
 /// One stored score, as far as analytics look at it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScoreRecord {

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use super::judge_file::JudgeFile;
 use super::request::{count, one_of, wrong};
-use crate::config::{JudgeSettings, Settings, SettingsError, number_pairs, split_pairs};
+use crate::config::{
+    JudgeSettings, Settings, SettingsError, number_pairs, secrets_of_url, split_pairs,
+};
 use crate::judge::batch::BatchLimits;
 use crate::judge::conversation::ConversationJudge;
 use crate::judge::{
@@ -138,6 +140,7 @@ pub(super) fn judge(
             MANY,
         )?
         .unwrap_or(400_000),
+        retry: None,
         when_too_long: one_of(
             "judge-long-traces",
             given.judge_long_traces.as_deref(),
@@ -297,6 +300,7 @@ pub(super) fn provider(settings: &Settings) -> Result<ProviderSettings, Settings
                 );
             }
             secrets = values;
+            secrets.extend(secrets_of_url(&url));
             Some(url)
         }
     };

@@ -18,9 +18,11 @@ mod outcome;
 mod plan;
 mod progress;
 mod request;
+mod retry;
 mod runs;
 mod runs_flags;
 mod score;
+mod scores;
 mod sql;
 
 use std::process::ExitCode;

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use super::judge_file::JudgeFile;
 use crate::config::{Settings, SettingsError, bytes, number_pairs, split_pairs};
 use crate::metric::{ALL, CONVERSATION, SignalWeights};
-use crate::run::{CacheChoice, EngineRequest, Gate, Rules, ScoreRequest};
+use crate::run::{
+    CacheChoice, EngineRequest, Gate, JudgeRequest, RequestRecord, Rules, ScoreRequest,
+};
 use crate::text::TextMode;
 use crate::trace::{ColumnMap, OnBadFile, SourceFormat};
 
@@ -210,7 +212,9 @@ pub(super) fn score(
 ) -> Result<ScoreRequest, SettingsError> {
     local_paths(&paths)?;
     let rules = rules(settings)?;
+    let judge = super::judge_request::judge(settings, &rules)?;
     Ok(ScoreRequest {
+        record: record(settings, &paths, &rules, judge.as_ref()),
         paths,
         out,
         overwrite: false,
@@ -218,11 +222,28 @@ pub(super) fn score(
         map: column_map(settings)?,
         on_bad_file: on_bad_file(settings)?,
         signals: settings.signals.clone(),
-        judge: super::judge_request::judge(settings, &rules)?,
+        judge,
         rules,
         engine: engine(settings, CacheChoice::User)?,
         report: true,
     })
+}
+
+/// What a manifest keeps of a request. Where a setting was left open, it says what was chosen: another user, folder or
+/// version may choose otherwise.
+fn record(
+    settings: &Settings,
+    paths: &[String],
+    rules: &Rules,
+    judge: Option<&JudgeRequest>,
+) -> RequestRecord {
+    let mut given = settings.clone();
+    given.metrics = Some(rules.metrics.clone());
+    if let Some(judge) = judge {
+        given.judge.judge = Some(judge.asking.model.clone());
+        given.judge.ledger = Some(judge.ledger.clone());
+    }
+    RequestRecord::new(paths, given.recorded())
 }
 
 /// Which files to read.

@@ -8,7 +8,10 @@ use super::runs_flags::{
     ComparisonArgs, DistributionArgs, HistoryArgs, ListArgs, Looked, RunsCommand, SummaryArgs,
     SummaryTarget, TrendArgs,
 };
-use super::{AnyError, Outcome, conversation_comparison, conversation_summary, listing, outcome};
+use super::{
+    AnyError, Outcome, conversation_comparison, conversation_summary, listing, outcome, retry,
+    scores,
+};
 use crate::analytics::{
     self, LastBucket, Page, ScoreFilter, ScoreRecord, ScoreStatus, SummaryRow, Target,
 };
@@ -39,6 +42,8 @@ pub(super) fn run(args: RunsArgs, config: Option<&Path>) -> Result<Outcome, AnyE
             Some(metric) => comparison(&args, metric)?,
             None => return conversation_comparison::run(&args, config),
         },
+        RunsCommand::Retry(args) => return retry::run(*args),
+        RunsCommand::Scores(args) => return scores::run(args),
     }
     Ok(Outcome::Done)
 }
@@ -64,7 +69,10 @@ fn list(args: &ListArgs) -> Result<Outcome, AnyError> {
         ];
         let rows = runs.iter().map(|run| {
             [
-                run.name.clone(),
+                match &run.title {
+                    Some(title) => format!("{} ({title})", run.name),
+                    None => run.name.clone(),
+                },
                 format_instant(run.created_at),
                 run.command.clone(),
                 run.status.name().to_owned(),
@@ -108,6 +116,23 @@ impl Looked {
     }
 }
 
+/// A metric that has no registered name is one of scores that people made: then a run has it.
+fn check_metric(runs: &[StoredRun], metric: &str) -> Result<(), AnyError> {
+    if crate::metric::find(metric).is_some() {
+        return Ok(());
+    }
+    let stored = stored_metrics(runs, &ScoreFilter::all(Target::Trace))?;
+    if stored.contains(metric) {
+        return Ok(());
+    }
+    let registered = crate::metric::ALL.iter().map(|m| m.name);
+    let near = crate::trace::nearest(metric, stored.iter().map(String::as_str).chain(registered));
+    let message = format!(
+        "--metric {metric}: no such metric{near}; `nightmill metrics` lists them, and these runs have no other score of that name"
+    );
+    Err(message.into())
+}
+
 /// A summary and what it is about.
 #[derive(Serialize)]
 struct SummaryLine {
@@ -119,6 +144,9 @@ struct SummaryLine {
 fn summary(args: &SummaryArgs) -> Result<(), AnyError> {
     let looked = &args.looked;
     let runs = looked.runs()?;
+    if let Some(metric) = &args.metric {
+        check_metric(&runs, metric)?;
+    }
     let targets = match (args.target, &args.metric) {
         (Some(SummaryTarget::Conversations), None) => {
             return conversation_summary::print(looked, &runs);
@@ -178,7 +206,9 @@ fn scores_of(
     metric: &str,
 ) -> Result<(ScoreFilter, Vec<ScoreRecord>), AnyError> {
     let target = target.unwrap_or_else(|| target_of(metric));
-    let records = read_scores(&looked.runs()?, &looked.query(target, Some(metric)))?;
+    let runs = looked.runs()?;
+    check_metric(&runs, metric)?;
+    let records = read_scores(&runs, &looked.query(target, Some(metric)))?;
     Ok((looked.filter(target), records))
 }
 

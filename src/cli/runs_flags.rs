@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
 
+use super::retry::RetryArgs;
+use super::scores::ScoresArgs;
 use crate::analytics::{Buckets, DEFAULT_HISTORY, Interval, Order, Target};
 use crate::config::JudgeSettings;
 use crate::judge::conversation::Thresholds;
@@ -32,6 +34,10 @@ pub(super) enum RunsCommand {
     History(HistoryArgs),
     /// The latest score of each session, worst first; or, without --metric, the conversations of a baseline and a candidate
     Comparison(Box<ComparisonArgs>),
+    /// A new run that asks judges again where they failed, and takes the rest as it is
+    Retry(Box<RetryArgs>),
+    /// Add scores that people or other programs made, or change scores of a run
+    Scores(ScoresArgs),
 }
 
 /// Flags of `runs list`.
@@ -70,7 +76,7 @@ pub(super) struct SummaryArgs {
     #[command(flatten)]
     pub looked: Looked,
     /// This metric only
-    #[arg(long, value_name = "METRIC", value_parser = metric)]
+    #[arg(long, value_name = "METRIC", value_parser = any_metric)]
     pub metric: Option<String>,
     /// Scores of traces or of sessions, or all figures of judged conversations, run by run: trace, session or
     /// conversation [default: trace and session]
@@ -90,7 +96,7 @@ pub(super) struct TrendArgs {
     #[command(flatten)]
     pub looked: Looked,
     /// The metric
-    #[arg(long, value_name = "METRIC", value_parser = metric)]
+    #[arg(long, value_name = "METRIC", value_parser = any_metric)]
     pub metric: String,
     /// Scores of traces or of sessions: trace or session [default: what the metric is about]
     #[arg(long, value_name = "TARGET", value_parser = target)]
@@ -105,7 +111,7 @@ pub(super) struct DistributionArgs {
     #[command(flatten)]
     pub looked: Looked,
     /// The metric
-    #[arg(long, value_name = "METRIC", value_parser = metric)]
+    #[arg(long, value_name = "METRIC", value_parser = any_metric)]
     pub metric: String,
     /// Scores of traces or of sessions: trace or session [default: what the metric is about]
     #[arg(long, value_name = "TARGET", value_parser = target)]
@@ -194,6 +200,11 @@ fn from_zero(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok();
     let number = number.filter(|number| number.is_finite() && *number >= 0.0);
     number.ok_or_else(|| "expected a number from 0 on".to_owned())
+}
+
+/// A registered metric by its name, and any other name as it is: people name their scores as they like.
+fn any_metric(name: &str) -> Result<String, String> {
+    Ok(metric(name).unwrap_or_else(|_| name.to_owned()))
 }
 
 fn metric(name: &str) -> Result<String, String> {

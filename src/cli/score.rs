@@ -33,12 +33,17 @@ pub(super) fn run(args: ScoreArgs, config: Option<&Path>) -> Result<Outcome, Any
         report: !args.no_report,
         ..request::score(&settings, args.paths, args.out)?
     };
+    carry_out(&request, settings.json)
+}
+
+/// Scores, with a progress bar, and prints what came of it.
+pub(super) fn carry_out(request: &ScoreRequest, json: bool) -> Result<Outcome, AnyError> {
     let progress = Arc::new(Progress::default());
     let bar = ProgressBar::start(Arc::clone(&progress));
-    let result = score(&request, &progress);
+    let result = score(request, &progress);
     bar.stop();
     let (summary, folder) = result?;
-    if settings.json {
+    if json {
         outcome::print(&format!("{}\n", serde_json::to_string_pretty(&summary)?))?;
     } else {
         let mut text = crate::report::text(&summary);

@@ -21,9 +21,9 @@ pub(super) struct SqlArgs {
     /// A SELECT; files, folders and globs in quotes are tables: FROM 'traces/*.parquet'
     #[arg(required_unless_present = "functions", value_name = "SQL")]
     query: Option<String>,
-    /// table, csv, json (one object a line) or parquet
-    #[arg(long, default_value = "table", value_name = "FORMAT")]
-    format: String,
+    /// table, csv, json (one object a line) or parquet [default: as the name of --out ends, else table]
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<String>,
     /// Write to a file instead of standard output; needed for parquet
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -68,7 +68,7 @@ pub(super) fn run(args: SqlArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
     let Some(query) = args.query else {
         return Ok(Outcome::Done);
     };
-    let writer = Writer::of(&args.format, args.out.as_deref())?;
+    let writer = Writer::of(args.format.as_deref(), args.out.as_deref())?;
     let settings = Settings {
         model: args.model,
         memory_limit: args.memory_limit,
@@ -148,8 +148,15 @@ enum Writer {
 }
 
 impl Writer {
-    fn of(name: &str, out: Option<&Path>) -> Result<Self, SettingsError> {
-        match (name, out) {
+    fn of(name: Option<&str>, out: Option<&Path>) -> Result<Self, SettingsError> {
+        let ending = out.and_then(Path::extension).and_then(|e| e.to_str());
+        let by_ending = match ending {
+            Some("parquet") => "parquet",
+            Some("csv") => "csv",
+            Some("json" | "jsonl" | "ndjson") => "json",
+            _ => "table",
+        };
+        match (name.unwrap_or(by_ending), out) {
             ("table", _) => Ok(Self::Table),
             ("csv", _) => Ok(Self::Csv),
             ("json", _) => Ok(Self::Json),

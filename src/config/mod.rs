@@ -4,17 +4,19 @@
 //! that does.
 
 mod judge;
+mod recorded;
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 pub use judge::JudgeSettings;
+pub use recorded::secrets_of_url;
 
 /// Every setting, as given: nothing is checked yet. The names are flags (`--memory-limit`), keys of
 /// `nightmill.toml` (`memory_limit`) and, in capitals, variables (`NIGHTMILL_MEMORY_LIMIT`).
-#[derive(Args, Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Args, Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct Settings {
     /// Which files to read where a folder holds several kinds: auto, parquet or jsonl

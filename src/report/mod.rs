@@ -1,5 +1,6 @@
 //! Reports for people: HTML for the browser, text for the terminal.
 
+mod judging;
 mod terminal;
 
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, context};
@@ -103,6 +104,7 @@ pub fn html(
         metrics => summary.metrics,
         worst_sessions => worst,
         quarantine => quarantine,
+        judge => judging::judging(summary),
     });
     page.map_err(|e| format!("the report could not be rendered: {e:#}"))
 }

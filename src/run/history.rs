@@ -77,6 +77,9 @@ impl RunStatus {
 pub struct StoredRun {
     /// The name of its directory; the id of the run in its scores.
     pub name: String,
+    /// The name that it was given beside that of its directory: `Retry: …`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     /// When its manifest was written; the time of all its scores.
     #[serde(serialize_with = "instant::serialize")]
     pub created_at: DateTime<Utc>,
@@ -100,6 +103,7 @@ pub struct StoredRun {
 
 #[derive(Deserialize)]
 struct Manifest {
+    name: Option<String>,
     command: String,
     #[serde(with = "instant")]
     created_at: DateTime<Utc>,
@@ -193,6 +197,7 @@ pub fn read_run(path: &Path) -> Result<StoredRun, HistoryError> {
         .map(|name| name.to_string_lossy().into_owned());
     Ok(StoredRun {
         name: name.unwrap_or_else(|| path.display().to_string()),
+        title: manifest.name,
         created_at: manifest.created_at,
         command: manifest.command,
         status: match unscored {

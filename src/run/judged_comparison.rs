@@ -153,6 +153,7 @@ mod tests {
         JudgedRun {
             run: StoredRun {
                 name: name.into(),
+                title: None,
                 created_at: DateTime::UNIX_EPOCH,
                 command: "score".into(),
                 status: RunStatus::Completed,

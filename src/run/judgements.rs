@@ -137,6 +137,18 @@ impl Judgements {
         read().map_err(|e| RunError::write(&self.folder, e))
     }
 
+    /// The distinct reasons of what was not tried.
+    pub fn pending_reasons(&self) -> Result<Vec<String>, RunError> {
+        let read = || -> Result<Vec<String>, rusqlite::Error> {
+            let mut statement = self
+                .connection
+                .prepare("SELECT DISTINCT reason FROM judgements WHERE status = ?1")?;
+            let rows = statement.query_map([Status::Pending as i64], |row| row.get(0))?;
+            rows.collect()
+        };
+        read().map_err(|e| RunError::write(&self.folder, e))
+    }
+
     /// Every score of a metric, by trace.
     pub fn scores(&self, metric: &str) -> Result<Vec<(String, f64)>, RunError> {
         let read = || -> Result<Vec<(String, f64)>, rusqlite::Error> {
@@ -179,6 +191,7 @@ mod tests {
             [("a".to_owned(), 0.1 + 0.2)]
         );
         assert_eq!(store.scores("plan_quality").unwrap(), []);
+        assert_eq!(store.pending_reasons().unwrap(), ["r"]);
         assert_eq!(
             store.ends["plan_quality"],
             Ends {

@@ -12,8 +12,9 @@ use serde_json::{Map, Value, json};
 
 use super::conversations::{ConversationRequest, ConversationSummary};
 use super::judgements::{Judgement, Judgements, Status};
+use super::retry::Retry;
 use super::signals_file::GivenSignals;
-use super::{Rules, RunError};
+use super::{CapUse, Rules, RunError, cap_use};
 use crate::judge::batch::{BatchClient, BatchCounts, BatchDesk, BatchDeskError, BatchLimits};
 use crate::judge::{
     AskingRules, BreakerRules, Budget, CallCounts, Caps, Evidence, HttpJudge, Judge, JudgeService,
@@ -63,6 +64,8 @@ pub struct JudgeRequest {
     pub when_too_long: WhenTooLong,
     /// How sessions are judged as conversations, if they are.
     pub conversation: Option<ConversationRequest>,
+    /// The run whose failures are asked again, if any are.
+    pub retry: Option<Arc<Retry>>,
 }
 
 /// How calls go into batches.
@@ -100,6 +103,10 @@ impl JudgeRequest {
             })
         });
         let url = self.provider.url.as_deref();
+        let filters = match &self.retry {
+            Some(retry) => json!({ "retry_of": retry.id() }),
+            None => json!(self.filters),
+        };
         json!({
             "model": self.asking.model,
             "models": self.asking.models,
@@ -109,7 +116,7 @@ impl JudgeRequest {
             "policy": self.asking.policy.name(),
             "rounds": self.asking.rounds,
             "shared_stages": self.asking.share_stages,
-            "filters": self.filters,
+            "filters": filters,
             "condition": self.condition,
             "sample": self.sample,
             "seed": self.seed,
@@ -340,6 +347,8 @@ pub struct JudgeSummary {
     /// What became of batches, if calls go into batches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batches: Option<BatchCounts>,
+    /// The caps that were given.
+    pub caps: Vec<CapUse>,
     /// What this run sent, by metric; a stage that metrics share is under the one that asked first.
     pub spend: Vec<Spend>,
     /// The day of the shipped prices.
@@ -374,6 +383,9 @@ pub(super) async fn judge_all(
     mut store: Judgements,
 ) -> Result<Judgements, RunError> {
     let metrics = judged_metrics(rules);
+    if let Some(retry) = &request.retry {
+        retry.carry(rules, &mut store)?;
+    }
     let (sender, mut receiver) =
         tokio::sync::mpsc::channel::<TraceDocument>(2 * request.concurrency.max(1));
     // Files are read by blocking calls, on a thread of their own; at most a few documents wait.
@@ -456,7 +468,14 @@ async fn judge_document(
         .iter()
         .copied()
         .filter(|m| !given.has(&trace_id, m.name()))
+        .filter(|m| {
+            let retry = request.retry.as_ref();
+            retry.is_none_or(|retry| retry.asks(&trace_id, m.name()))
+        })
         .collect();
+    if asked.is_empty() {
+        return Ok((trace_id, Vec::new()));
+    }
     let (most_chars, when_too_long) = (request.most_chars, request.when_too_long);
     // Cutting a very long trace takes a while; calls that are under way must not wait for it.
     let evidence = tokio::task::spawn_blocking(move || {
@@ -546,11 +565,12 @@ pub(super) fn summarise(
         .spend()
         .map_err(|e| RunError::Plan(e.to_string()))?;
     Ok(JudgeSummary {
-        traces: traces as u64,
+        traces: request.retry.as_ref().map_or(traces, |r| r.chosen()) as u64,
         metrics: metrics.collect(),
         conversations,
         calls: service.counts(),
         batches: batch_counts(service)?,
+        caps: cap_use::caps_of(request, service, store)?,
         spend,
         prices_as_of: request.prices.as_of.clone(),
         ledger: service.ledger().path().display().to_string(),

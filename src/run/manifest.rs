@@ -9,12 +9,12 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::directory::MANIFEST;
-use super::{EngineRequest, Rules, RunDirectory, RunError, Summary};
+use super::{EngineRequest, RequestRecord, Rules, RunDirectory, RunError, Summary};
 use crate::embed::EmbeddingService;
 use crate::trace::{SourceFile, TraceSource};
 
 #[derive(Serialize)]
-struct File {
+pub(super) struct File {
     bytes: u64,
     blake3: String,
 }
@@ -26,7 +26,7 @@ pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), RunE
 }
 
 /// Length and BLAKE3 hash of every result file.
-fn checksums(run: &Path) -> Result<BTreeMap<String, File>, RunError> {
+pub(super) fn checksums(run: &Path) -> Result<BTreeMap<String, File>, RunError> {
     let mut files = BTreeMap::new();
     for entry in walkdir::WalkDir::new(run).sort_by_file_name() {
         let entry = entry.map_err(|e| RunError::write(run, e))?;
@@ -83,6 +83,10 @@ pub(super) struct Origins<'a> {
     pub judge: Value,
     /// The file of given signals.
     pub signals: Option<&'a str>,
+    /// What the run was asked, to ask for it again; none if nothing of it can be.
+    pub request: Option<&'a RequestRecord>,
+    /// The name of the run, if it has another than its directory.
+    pub name: Option<&'a str>,
 }
 
 /// Writes the manifest of a run over traces.
@@ -112,7 +116,7 @@ pub(super) fn write_over<'f>(
             json!({ "path": file.path.display().to_string(), "bytes": bytes })
         })
         .collect();
-    let manifest = json!({
+    let mut manifest = json!({
         "format": 1,
         "nightmill": env!("CARGO_PKG_VERSION"),
         "command": command,
@@ -139,5 +143,13 @@ pub(super) fn write_over<'f>(
         },
         "files": checksums(run.path())?,
     });
+    if let Some(manifest) = manifest.as_object_mut() {
+        if let Some(name) = origins.name {
+            manifest.insert("name".into(), name.into());
+        }
+        if let Some(request) = origins.request {
+            manifest.insert("request".into(), json!(request));
+        }
+    }
     write_json(&run.path().join(MANIFEST), &manifest)
 }

@@ -1,26 +1,33 @@
 //! Runs: from a request to a finished run directory.
 
 mod aggregate;
+mod cap_use;
 mod conversation_rows;
 mod conversation_run;
 mod conversation_sessions;
 mod conversations;
 mod directory;
+mod edit_scores;
 mod embed;
 mod engine;
 mod error;
 mod explanation;
 mod history;
+mod import_scores;
 mod judge_questions;
 mod judged_comparison;
 mod judged_runs;
 mod judgements;
 mod judging;
 mod manifest;
+mod manual_rows;
 mod metric_draft;
 mod passes;
 mod plan;
 mod quarantine_rows;
+mod request_record;
+mod retry;
+mod retry_conversations;
 mod score;
 mod score_rows;
 mod session_rows;
@@ -35,9 +42,11 @@ mod turns_and_cases;
 mod worst;
 
 pub use aggregate::{AggregateRequest, aggregate};
+pub use cap_use::CapUse;
 pub use conversation_run::{TurnsRequest, judge_turns};
 pub use conversations::{ConversationRequest, ConversationSummary};
 pub use directory::{PartialFile, RunDirectory};
+pub use edit_scores::{Edited, edit_scores};
 pub use embed::{EmbedRequest, EmbedSummary, embed};
 pub use engine::{CacheChoice, EngineRequest, Gpu, Target, load_service};
 pub use error::RunError;
@@ -46,11 +55,15 @@ pub use history::{
     HistoryError, RunStatus, ScoreQuery, StoredRun, find_runs, read_run, read_scores,
     stored_metrics,
 };
+pub use import_scores::{Imported, ScoresError, import_scores};
 pub use judged_comparison::{JudgedComparison, compare_judged};
 pub use judged_runs::{ConversationFigures, JudgedRun, holds_conversations, read_judged};
 pub use judging::{BatchRules, JudgeRequest, JudgeSummary, JudgedMetricSummary};
+pub use manual_rows::RowError;
 pub use metric_draft::draft_metric;
 pub use plan::{PlanSummary, PlannedMetric, plan};
+pub use request_record::{RecordedFile, RequestRecord};
+pub use retry::{Retry, RetryError};
 pub use score::{Progress, ScoreRequest, score};
 pub use summary::{Distribution, Gate, GateResult, MetricSummary, Summary, WorstSession};
 pub use tabled_sessions::TableCounts;

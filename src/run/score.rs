@@ -8,12 +8,13 @@ use super::engine::runtime;
 use super::judging::{self, JudgeRequest};
 use super::passes::{self, Passes};
 use super::quarantine_rows;
+use super::retry_conversations;
 use super::session_rows::SessionCounts;
 use super::signals_file::GivenSignals;
 use super::trace_rows::TraceCounts;
 use super::{
-    Distribution, EngineRequest, GateResult, Rules, RunDirectory, RunError, Summary, load_service,
-    manifest, worst,
+    Distribution, EngineRequest, GateResult, RequestRecord, Retry, Rules, RunDirectory, RunError,
+    Summary, load_service, manifest, worst,
 };
 use crate::embed::{EmbeddingCounts, EmbeddingService};
 use crate::metric::CONVERSATION;
@@ -46,6 +47,15 @@ pub struct ScoreRequest {
     pub judge: Option<JudgeRequest>,
     /// Write report.html.
     pub report: bool,
+    /// The request as it was given, for the manifest.
+    pub record: RequestRecord,
+}
+
+impl ScoreRequest {
+    /// The run whose failures this one asks again, if it does.
+    fn retry(&self) -> Option<&Retry> {
+        self.judge.as_ref()?.retry.as_deref()
+    }
 }
 
 /// What a run has done so far; read by whoever shows it, from any thread.
@@ -123,6 +133,7 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
     progress.enter("opening files");
     request.engine.check()?;
     let files = discover(&request.paths, request.format)?;
+    let record = RequestRecord::of(request, &files);
     let rules = &request.rules;
     let columns = TraceColumns {
         input: rules.computes("coherence"),
@@ -159,11 +170,15 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
     };
     let run = RunDirectory::create(&request.out, request.overwrite, &inputs)?;
     let merge_repeated = passes::repeats(request, &files)?;
+    retry_conversations::prepare(request, &files, merge_repeated)?;
     stages.end("open and check");
 
     progress.enter("loading the model");
     let service = load_service(&request.engine, &run.work())?;
     let _ = progress.service.set(Arc::clone(&service));
+    if let Some(retry) = request.retry() {
+        retry.check_model(&service)?;
+    }
     stages.end("load model");
 
     let runtime = runtime(request.engine.threads)?;
@@ -253,6 +268,8 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
             model: manifest::model(&service, &request.engine),
             judge: judge.as_ref().map(|(judge, _)| judge.described()).into(),
             signals: request.signals.as_deref(),
+            request: Some(&record),
+            name: request.retry().map(|retry| retry.name.as_str()),
         },
         &summary,
     )?;

@@ -13,6 +13,7 @@ mod provider_faults;
 mod provider_stops;
 mod providers;
 mod replies;
+mod retry;
 mod scene;
 mod secrets;
 mod tables;

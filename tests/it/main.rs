@@ -18,6 +18,7 @@ mod golden_models;
 mod golden_sessions;
 mod judging;
 mod laws;
+mod manual_scores;
 mod process;
 mod readme;
 mod report;

@@ -1,6 +1,9 @@
 //! The report: escaped, and whole in a real browser.
 
-use crate::support::{nightmill, traces, write_parquet};
+use serde_json::{Map, Value, json};
+
+use crate::scripted_judge::{Answer, ScriptedJudge};
+use crate::support::{nightmill, program, traces, write_parquet};
 
 fn report_of(rows: &[crate::support::TraceRow<'_>]) -> (tempfile::TempDir, std::path::PathBuf) {
     let folder = tempfile::tempdir().unwrap();
@@ -47,6 +50,95 @@ fn texts_of_traces_are_escaped() {
     assert!(
         html.contains("loop-pair"),
         "the repeated output is not shown as a loop"
+    );
+    assert!(!html.contains("id=\"judges\""), "nobody was asked");
+}
+
+/// A text without tags, cells and lines apart.
+fn plain(html: &str) -> String {
+    let mut text = String::new();
+    for part in html.split('<') {
+        let inside = part.split_once('>').map_or(part, |(_, text)| text);
+        if !inside.trim().is_empty() {
+            text.push_str(inside.trim());
+            text.push('|');
+        }
+    }
+    text
+}
+
+/// What judges say is hostile too: their failure codes are theirs to choose.
+#[test]
+fn the_report_says_what_judges_did() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = (0..3).map(|case| {
+        let trace = json!({
+            "trace_id": format!("t-{case}"),
+            "session_id": format!("s-{case}"),
+            "started_at": format!("2026-01-01T00:00:0{case}Z"),
+            "input": format!("case-{case}"),
+            "output": "done",
+        });
+        format!("{trace}\n")
+    });
+    let file = folder.path().join("traces.jsonl");
+    std::fs::write(&file, lines.collect::<String>()).unwrap();
+    let judge = ScriptedJudge::start(|asked| {
+        let properties = asked.schema.as_ref().unwrap()["properties"].clone();
+        if properties.get("confidence").is_some() {
+            return match asked.user.contains("case-1") {
+                true => Answer::status(401, &[], "wrong key"),
+                false => Answer::reply(json!({"confidence": 0.25, "reason": null})),
+            };
+        }
+        let block = json!({"score": 1, "justification": "j", "failure_code": HOSTILE, "turns": []});
+        let names = properties.as_object().unwrap().keys().cloned();
+        let blocks: Map<String, Value> = names.map(|name| (name, block.clone())).collect();
+        Answer::reply(Value::Object(blocks))
+    });
+    let run = folder.path().join("run");
+    let mut command = program();
+    command.env("NO_PROXY", "127.0.0.1").arg("score").arg(&file);
+    command.args(["--metrics", "confidence,conversation"]);
+    command.args(["--judge", "openai/te<i>st", "--judge-url", &judge.url()]);
+    // Three questions about traces, and two of three about conversations.
+    command.args(["--max-calls", "5", "--judge-concurrency", "1"]);
+    command.arg("--ledger").arg(folder.path().join("ledger.db"));
+    let output = command.arg("--out").arg(&run).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+
+    let html = std::fs::read_to_string(run.join("report.html")).unwrap();
+    for tag in ["<script", "<img", "te<i>"] {
+        assert!(!html.contains(tag), "{tag} is not escaped");
+    }
+    let (_, section) = html.split_once("id=\"judges\"").unwrap();
+    let (section, _) = section.split_once("id=\"sessions\"").unwrap();
+    assert!(section.contains("&lt;script&gt;"), "{section}");
+    let text = plain(section);
+    for shown in [
+        "Calls sent|5|4 answered, 1 question failed|",
+        "From the ledger|0|",
+        "Held back|1|",
+        "|confidence|openai&#x2f;te&lt;i&gt;st|2|1|0|0.2500|0.2500|0.2500|0.2500|3|",
+        "|conversation|openai&#x2f;te&lt;i&gt;st|2|0|1|0.2000|",
+        "Cap reached.|--max-calls|: 5 of 5 used",
+        "Overall score|20.00|",
+        "Pass rate|0.0&nbsp;%|0 of 3 conversations",
+        "Judged|2|with scores|Failed|0|no verdict, or no text|Pending|1|",
+        "|tool routing|execution|1.00|0|2|",
+        "|× 2|",
+    ] {
+        assert!(text.contains(shown), "no `{shown}` in {text}");
+    }
+    // The spread of judged metrics is drawn like that of the others.
+    for metric in ["confidence", "conversation"] {
+        let histogram = format!("data-metric=\"{metric}\"");
+        assert!(html.contains(&histogram), "no histogram of {metric}");
+    }
+    let caps = &crate::support::summary(&run)["judge"]["caps"];
+    assert_eq!(
+        *caps,
+        json!([{"flag": "--max-calls", "most": 5.0, "used": 5.0, "reached": true}])
     );
 }
 

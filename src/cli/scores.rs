@@ -1,0 +1,77 @@
+//! `nightmill runs scores`: scores that people or other programs made.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::{AnyError, Outcome, listing};
+use crate::run::{StoredRun, edit_scores, find_runs, import_scores, read_run};
+
+/// Flags of `runs scores`.
+#[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("what").required(true))]
+pub(super) struct ScoresArgs {
+    /// The run directory whose traces are scored
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// Scores to add: trace_id, name, value, and where wanted data_type (NUMERIC), source (ANNOTATION), reason, metadata
+    #[arg(long, value_name = "FILE", group = "what")]
+    import: Option<String>,
+    /// Scores of the run to change: trace_id, name, and value, reason or metadata
+    #[arg(long, value_name = "FILE", group = "what")]
+    edit: Option<String>,
+    /// The directory for imported scores [default: DIR-scores]
+    #[arg(long, value_name = "DIR", conflicts_with = "edit")]
+    out: Option<PathBuf>,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: ScoresArgs) -> Result<Outcome, AnyError> {
+    let run = one_run(&args.dir)?;
+    if let Some(file) = &args.import {
+        let out = args.out.unwrap_or_else(|| beside(&run.path, "scores"));
+        let imported = import_scores(&run, file, &out)?;
+        listing::print(args.json, &imported, || {
+            format!(
+                "{} scores of {} traces: {}\nresults: {}\n",
+                imported.scores,
+                imported.traces,
+                imported
+                    .names
+                    .iter()
+                    .cloned()
+                    .collect::<Vec<_>>()
+                    .join(", "),
+                imported.path.display()
+            )
+        })?;
+    }
+    if let Some(file) = &args.edit {
+        let edited = edit_scores(&run, file)?;
+        listing::print(args.json, &edited, || {
+            let (scores, path) = (edited.scores, edited.path.display());
+            format!("{scores} scores edited; their tables in {path} are as before otherwise\n")
+        })?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// The one run that a path names.
+pub(super) fn one_run(dir: &Path) -> Result<StoredRun, AnyError> {
+    let folders = find_runs(&[dir.to_owned()])?;
+    match folders.as_slice() {
+        [folder] => Ok(read_run(folder)?),
+        _ => Err(format!("`{}` holds several runs; name one", dir.display()).into()),
+    }
+}
+
+/// A directory that is not there yet, named after an old one.
+pub(super) fn beside(old: &Path, suffix: &str) -> PathBuf {
+    let name = old.file_name().unwrap_or_default().to_string_lossy();
+    let first = old.with_file_name(format!("{name}-{suffix}"));
+    let more = (2u32..).map(|n| old.with_file_name(format!("{name}-{suffix}-{n}")));
+    let mut all = std::iter::once(first).chain(more);
+    all.find(|path| !path.exists()).unwrap_or_default()
+}

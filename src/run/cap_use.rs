@@ -1,0 +1,72 @@
+//! How much of its caps a run used, and which of them held calls back.
+
+use serde::Serialize;
+
+use super::RunError;
+use super::judgements::Judgements;
+use super::judging::JudgeRequest;
+use crate::judge::JudgeService;
+
+/// A cap of a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CapUse {
+    /// The flag: `--max-calls`, `--max-tokens` or `--max-cost`.
+    pub flag: &'static str,
+    /// The cap: calls, tokens or US dollars.
+    pub most: f64,
+    /// What is spent of it. Calls whose answers were lost count at their most: they may have been billed.
+    pub used: f64,
+    /// Whether a call was not sent because it could have passed this cap.
+    pub reached: bool,
+}
+
+/// The caps of a run after it has asked. `store` holds what was said of traces, if any metric of traces was asked for.
+pub(super) fn caps_of(
+    request: &JudgeRequest,
+    service: &JudgeService,
+    store: Option<&Judgements>,
+) -> Result<Vec<CapUse>, RunError> {
+    let (caps, spent) = (request.caps, service.spent());
+    let given = [
+        (
+            "--max-calls",
+            caps.calls.map(|most| most as f64),
+            spent.calls as f64,
+        ),
+        (
+            "--max-tokens",
+            caps.tokens.map(|most| most as f64),
+            spent.tokens as f64,
+        ),
+        ("--max-cost", caps.cost, spent.cost),
+    ];
+    let reasons = match store {
+        Some(store) => store.pending_reasons()?,
+        None => Vec::new(),
+    };
+    let mut uses: Vec<CapUse> = given
+        .into_iter()
+        .filter_map(|(flag, most, used)| {
+            Some(CapUse {
+                flag,
+                most: most?,
+                used,
+                reached: false,
+            })
+        })
+        .collect();
+    let withheld = service.counts().withheld > 0;
+    for cap in &mut uses {
+        cap.reached = withheld && reasons.iter().any(|reason| reason.ends_with(cap.flag));
+    }
+    // The reasons of conversations are in their table. Where only caps hold calls back, and none is named yet, it is the cap
+    // that is used up, or the only one.
+    let by_caps_alone = withheld && !request.replay && request.batches.is_none();
+    if by_caps_alone && !uses.iter().any(|cap| cap.reached) {
+        let only = uses.len() == 1;
+        for cap in &mut uses {
+            cap.reached = only || cap.used >= cap.most;
+        }
+    }
+    Ok(uses)
+}

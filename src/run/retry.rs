@@ -1,0 +1,352 @@
+//! What failed in a finished run, to be asked again by a new one (specification, section 13).
+//!
+//! The new run takes what judges said of traces from the table `scores` of the old one, to the last digit, and asks only for
+//! the pairs of trace and metric that failed there. Scores without a judge are computed again from the same files, which
+//! gives the same numbers.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use super::directory::MANIFEST;
+use super::history::{HistoryError, read_json};
+use super::judgements::{Judgement, Judgements, Status};
+use super::request_record::RequestRecord;
+use super::stored_table::{cell, for_each_batch, number, numbers, text};
+use super::{Rules, RunError, ScoreRequest, StoredRun};
+use crate::embed::EmbeddingService;
+use crate::judge::judged_metric;
+use crate::metric::CONVERSATION;
+use crate::selection::{Ids, SamplingRate, TraceFilters};
+
+/// A session by project and id.
+pub(super) type Session = (Option<String>, String);
+
+/// Why the failures of a run can't be asked again.
+#[derive(Debug, thiserror::Error)]
+pub enum RetryError {
+    /// The old run can't be read.
+    #[error(transparent)]
+    History(#[from] HistoryError),
+    /// The manifest has no request.
+    #[error(
+        "the manifest of `{0}` does not hold its request; score the traces again with the flags of then"
+    )]
+    NotRecorded(PathBuf),
+    /// The run was made of tables of turns.
+    #[error(
+        "`{0}` was made by `nightmill conversations`; run that again, with one more of --judge-rounds: the ledger answers all but what failed"
+    )]
+    OfTurns(PathBuf),
+    /// A file is not what it was.
+    #[error(
+        "`{file}` is not the file that the run `{run}` read; put it back, or score the traces again: what is in the ledger is not paid twice"
+    )]
+    Changed {
+        /// Id of the old run.
+        run: String,
+        /// The file.
+        file: String,
+    },
+}
+
+#[derive(Deserialize)]
+struct OldManifest {
+    name: Option<String>,
+    request: Option<RequestRecord>,
+    model: Option<OldModel>,
+}
+
+#[derive(Debug, Deserialize)]
+struct OldModel {
+    sha256: String,
+    precision: String,
+}
+
+#[derive(Deserialize)]
+struct OldSummary {
+    judge: Option<OldJudge>,
+}
+
+#[derive(Deserialize)]
+struct OldJudge {
+    traces: u64,
+}
+
+/// The failures of a run.
+#[derive(Debug)]
+pub struct Retry {
+    old: StoredRun,
+    /// The name of the new run: `Retry: <name or id>`.
+    pub name: String,
+    /// What the old run was asked.
+    pub request: RequestRecord,
+    model: Option<OldModel>,
+    /// Traces that the old run chose.
+    traces: u64,
+    /// Judged metrics that failed, by trace.
+    failed: HashMap<String, Vec<String>>,
+    /// How the conversations ended.
+    conversations: BTreeMap<Session, Status>,
+    /// A trace of each of them.
+    of_conversations: Vec<String>,
+    /// Scores that failed without a judge.
+    unjudged: u64,
+}
+
+impl Retry {
+    /// Reads a finished run.
+    ///
+    /// # Errors
+    /// [`RetryError`].
+    pub fn of(old: StoredRun) -> Result<Self, RetryError> {
+        let manifest: OldManifest = read_json(&old.path, MANIFEST)?;
+        let summary: OldSummary = read_json(&old.path, super::history::SUMMARY)?;
+        let given_name = manifest.name.as_deref().unwrap_or(&old.name);
+        let mut retry = Self {
+            name: format!("Retry: {given_name}"),
+            request: manifest.request.unwrap_or_default(),
+            model: manifest.model,
+            traces: summary.judge.map_or(0, |judge| judge.traces),
+            failed: HashMap::new(),
+            conversations: BTreeMap::new(),
+            of_conversations: Vec::new(),
+            unjudged: 0,
+            old,
+        };
+        retry.read_failures()?;
+        if retry.old.path.join("judge_verdicts").is_dir() {
+            retry.read_conversations()?;
+        }
+        Ok(retry)
+    }
+
+    fn read_failures(&mut self) -> Result<(), HistoryError> {
+        let (failed, unjudged) = (&mut self.failed, &mut self.unjudged);
+        let columns = ["target_type", "target_id", "metric", "status"];
+        for_each_batch(&self.old.path, "scores", &columns, |batch| {
+            let [types, ids, metrics, statuses] = columns.map(|name| text(batch, name));
+            let (types, ids, metrics, statuses) = (types?, ids?, metrics?, statuses?);
+            for row in 0..batch.num_rows() {
+                if cell(&statuses, row) != Some("FAILED") {
+                    continue;
+                }
+                let metric = cell(&metrics, row).unwrap_or_default();
+                match (cell(&types, row), cell(&ids, row)) {
+                    (Some("trace"), Some(id)) if judged_metric(metric).is_some() => {
+                        let of_trace = failed.entry(id.to_owned()).or_default();
+                        of_trace.push(metric.to_owned());
+                    }
+                    // They are counted with their verdicts.
+                    _ if metric == CONVERSATION => {}
+                    _ => *unjudged += 1,
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn read_conversations(&mut self) -> Result<(), HistoryError> {
+        let conversations = &mut self.conversations;
+        let columns = ["project_id", "session_id", "status"];
+        for_each_batch(&self.old.path, "judge_verdicts", &columns, |batch| {
+            let [projects, sessions, statuses] = columns.map(|name| text(batch, name));
+            let (projects, sessions, statuses) = (projects?, sessions?, statuses?);
+            for row in 0..batch.num_rows() {
+                let project = cell(&projects, row).map(str::to_owned);
+                let session = cell(&sessions, row).unwrap_or_default().to_owned();
+                let status = status_of(cell(&statuses, row))?;
+                conversations.insert((project, session), status);
+            }
+            Ok(())
+        })?;
+        if !self.old.path.join("traces").is_dir() {
+            // Conversations of a table of turns.
+            return Ok(());
+        }
+        let (conversations, found) = (&self.conversations, &mut self.of_conversations);
+        let mut last: Option<Session> = None;
+        let columns = ["project_id", "session_id", "trace_id"];
+        for_each_batch(&self.old.path, "traces", &columns, |batch| {
+            let [projects, sessions, traces] = columns.map(|name| text(batch, name));
+            let (projects, sessions, traces) = (projects?, sessions?, traces?);
+            for row in 0..batch.num_rows() {
+                let (Some(session), Some(trace)) = (cell(&sessions, row), cell(&traces, row))
+                else {
+                    continue;
+                };
+                let project = cell(&projects, row).map(str::to_owned);
+                let session = (project, session.to_owned());
+                // Traces of a session stand together: one of them names it.
+                if last.as_ref() != Some(&session) && conversations.contains_key(&session) {
+                    found.push(trace.to_owned());
+                }
+                last = Some(session);
+            }
+            Ok(())
+        })
+    }
+
+    /// The id of the old run.
+    pub fn id(&self) -> &str {
+        &self.old.name
+    }
+
+    /// The directory of the old run.
+    pub fn path(&self) -> &Path {
+        &self.old.path
+    }
+
+    /// Pairs of trace and metric for which a judge failed.
+    pub fn pairs(&self) -> usize {
+        self.failed.values().map(Vec::len).sum()
+    }
+
+    /// Conversations for which it failed.
+    pub fn conversations(&self) -> usize {
+        let failed = |status: &&Status| **status == Status::Failed;
+        self.conversations.values().filter(failed).count()
+    }
+
+    /// Scores that failed without a judge, and would fail again.
+    pub fn unjudged(&self) -> u64 {
+        self.unjudged
+    }
+
+    /// What the old run computed in, whatever it was asked for.
+    pub fn precision(&self) -> Option<&str> {
+        self.model.as_ref().map(|model| model.precision.as_str())
+    }
+
+    /// Whether the old run's request is known and its files are what they were.
+    ///
+    /// # Errors
+    /// [`RetryError`].
+    pub fn check(&self) -> Result<(), RetryError> {
+        if self.old.command == "conversations" {
+            return Err(RetryError::OfTurns(self.old.path.clone()));
+        }
+        if self.request.settings.is_empty() || self.request.files.is_empty() {
+            return Err(RetryError::NotRecorded(self.old.path.clone()));
+        }
+        match self.request.changed() {
+            None => Ok(()),
+            Some(file) => Err(RetryError::Changed {
+                run: self.old.name.clone(),
+                file: file.path.clone(),
+            }),
+        }
+    }
+
+    /// Makes a request for the old run's files ask for its failures alone.
+    pub fn narrow(self, request: &mut ScoreRequest) {
+        request.report = self.request.report;
+        let Some(judge) = &mut request.judge else {
+            return;
+        };
+        let asked = self.failed.keys().chain(&self.of_conversations);
+        judge.filters = TraceFilters {
+            trace_ids: Some(Ids::of_traces(asked)),
+            ..TraceFilters::default()
+        };
+        judge.condition = None;
+        judge.sample = SamplingRate::ALL;
+        judge.retry = Some(Arc::new(self));
+    }
+
+    /// Whether a metric of a trace is to be asked again.
+    pub(super) fn asks(&self, trace_id: &str, metric: &str) -> bool {
+        let failed = self.failed.get(trace_id);
+        failed.is_some_and(|metrics| metrics.iter().any(|m| m == metric))
+    }
+
+    /// How a conversation ended in the old run.
+    pub(super) fn status(&self, session: &Session) -> Option<Status> {
+        self.conversations.get(session).copied()
+    }
+
+    /// Traces that the old run chose.
+    pub(super) fn chosen(&self) -> usize {
+        usize::try_from(self.traces).unwrap_or(usize::MAX)
+    }
+
+    /// Checks that the model is the old run's: with another, scores that did not fail would change too.
+    pub(super) fn check_model(&self, service: &EmbeddingService) -> Result<(), RunError> {
+        match &self.model {
+            Some(old) if old.sha256 != service.model().sha256 => Err(RunError::Request(format!(
+                "the embedding model is not the one of the run `{}` (SHA-256 {}), so that other scores would change; put that model \
+                 back, or score the traces again",
+                self.old.name, old.sha256
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts what judges said in the old run, and did not fail, into the store of the new one.
+    pub(super) fn carry(&self, rules: &Rules, store: &mut Judgements) -> Result<(), RunError> {
+        let mut stopped = None;
+        let read = self.for_each_judgement(|trace_id, judgement| {
+            if self.asks(trace_id, &judgement.metric) || !rules.wants(&judgement.metric) {
+                return Ok(());
+            }
+            let put = store.put(trace_id, std::slice::from_ref(&judgement));
+            put.map_err(|e| {
+                let message = e.to_string();
+                stopped = Some(e);
+                message
+            })
+        });
+        match stopped {
+            Some(error) => Err(error),
+            None => read.map_err(|e| RunError::Request(e.to_string())),
+        }
+    }
+
+    fn for_each_judgement(
+        &self,
+        mut each: impl FnMut(&str, Judgement) -> Result<(), String>,
+    ) -> Result<(), HistoryError> {
+        let names = [
+            "target_type",
+            "target_id",
+            "metric",
+            "status",
+            "reason",
+            "metadata",
+            "model",
+        ];
+        let columns = [&names[..], &["score_raw"]].concat();
+        for_each_batch(&self.old.path, "scores", &columns, |batch| {
+            let [types, ids, metrics, statuses, reasons, metadata, models] =
+                names.map(|name| text(batch, name));
+            let (types, ids, metrics, statuses) = (types?, ids?, metrics?, statuses?);
+            let (reasons, metadata, models) = (reasons?, metadata?, models?);
+            let scores = numbers(batch, "score_raw")?;
+            for row in 0..batch.num_rows() {
+                let metric = cell(&metrics, row).unwrap_or_default();
+                if cell(&types, row) != Some("trace") || judged_metric(metric).is_none() {
+                    continue;
+                }
+                let owned = |texts, row| cell(texts, row).unwrap_or_default().to_owned();
+                let judgement = Judgement {
+                    metric: metric.to_owned(),
+                    status: status_of(cell(&statuses, row))?,
+                    score: number(&scores, row),
+                    reason: owned(&reasons, row),
+                    metadata: owned(&metadata, row),
+                    model: owned(&models, row),
+                };
+                each(cell(&ids, row).unwrap_or_default(), judgement)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+fn status_of(name: Option<&str>) -> Result<Status, String> {
+    let all = [Status::Success, Status::Failed, Status::Pending];
+    let found = all.into_iter().find(|status| name == Some(status.name()));
+    found.ok_or_else(|| format!("`{}` is no status", name.unwrap_or("null")))
+}

@@ -1,0 +1,105 @@
+//! Before conversations are asked again: those that have a score must be in the ledger.
+//!
+//! A new run writes all conversations of the old one. The ledger gives what is known of them, so that only those that
+//! failed, or were never asked, are sent.
+
+use std::ops::ControlFlow;
+
+use super::conversation_sessions::{self, Conversation};
+use super::conversations::ConversationRequest;
+use super::judgements::Status;
+use super::judging::{self, JudgeRequest};
+use super::retry::Retry;
+use super::{RunError, ScoreRequest};
+use crate::judge::conversation::SchemaPlace;
+use crate::judge::{Ledger, endpoint_of};
+use crate::trace::{DocumentSource, SourceFile};
+
+/// Looks up the conversations of the old run in the ledger. `repeated` says that several rows may make one trace.
+///
+/// # Errors
+/// [`RunError::Request`] if one that has a score would be asked, and paid, again.
+pub(super) fn prepare(
+    request: &ScoreRequest,
+    files: &[SourceFile],
+    repeated: bool,
+) -> Result<(), RunError> {
+    let Some(judge) = &request.judge else {
+        return Ok(());
+    };
+    let (Some(retry), Some(conversations)) = (&judge.retry, &judge.conversation) else {
+        return Ok(());
+    };
+    let documents = DocumentSource::new(files.to_vec(), request.map.clone());
+    let selection = judging::select(judge, &documents, None, repeated)?;
+    let sessions = conversation_sessions::choose(&documents, &selection, repeated)?;
+    let ledger = Ledger::open(&judge.ledger).map_err(|e| RunError::Request(e.to_string()))?;
+    let old = Old {
+        retry,
+        judge,
+        conversations,
+        ledger,
+    };
+    let (mut unknown, mut failed) = (0u64, None);
+    conversation_sessions::read_conversations(&documents, &sessions, |conversation| {
+        match old.known(&conversation) {
+            Ok(known) => unknown += u64::from(!known),
+            Err(e) => failed = Some(e),
+        }
+        match failed {
+            Some(_) => ControlFlow::Break(()),
+            None => ControlFlow::Continue(()),
+        }
+    })?;
+    match (failed, unknown) {
+        (Some(error), _) => Err(error),
+        (None, 0) => Ok(()),
+        (None, count) => Err(RunError::Request(format!(
+            "{count} conversations of the run `{}` that have a score are not in the ledger `{}` for this judge and this version, so \
+             that they would be paid again; name the ledger of that run with --ledger and its endpoint with --judge-url, or score the \
+             traces again",
+            retry.id(),
+            judge.ledger.display()
+        ))),
+    }
+}
+
+struct Old<'r> {
+    retry: &'r Retry,
+    judge: &'r JudgeRequest,
+    conversations: &'r ConversationRequest,
+    ledger: Ledger,
+}
+
+impl Old<'_> {
+    /// Whether a conversation is answered by the ledger, or may be asked.
+    fn known(&self, conversation: &Conversation) -> Result<bool, RunError> {
+        let Conversation {
+            key, case, turns, ..
+        } = conversation;
+        let session = (key.project_id.clone(), key.session_id.clone());
+        if self.retry.status(&session) != Some(Status::Success) {
+            return Ok(true);
+        }
+        let request = self.conversations;
+        for round in 0..request.rounds {
+            for place in [SchemaPlace::ResponseFormat, SchemaPlace::Prompt] {
+                let Ok(asked) = request.judge.request(case, turns, place) else {
+                    continue;
+                };
+                let call = request.call(asked, place, round);
+                let endpoint = endpoint_of(&call.model, self.judge.provider.url.as_deref());
+                let answer = self.ledger.answer(&call.hash(&endpoint));
+                let answer = answer.map_err(|e| RunError::Plan(e.to_string()))?;
+                let usable = answer.is_some_and(|reply| {
+                    let verdict = request.judge.verdict(case, turns, Ok(reply.text.as_str()));
+                    verdict.judge_error.is_none()
+                });
+                if usable {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+}

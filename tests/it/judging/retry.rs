@@ -1,0 +1,396 @@
+//! `nightmill runs retry`: exactly what failed is asked again, and the rest stays as it was.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use serde_json::{Map, Value, json};
+
+use super::scene::{ALL_BUT_CONVERSATIONS, Scene, case_of, expect, id, reply_to, stage, traces};
+use super::tables::{Table, assert_same_tables, score};
+use crate::scripted_judge::{Answer, Asked, ScriptedJudge};
+use crate::support::{entries, program, summary};
+
+/// A judge that answers by `broken` until it is mended.
+struct Mendable {
+    judge: ScriptedJudge,
+    mended: Arc<AtomicBool>,
+}
+
+impl Mendable {
+    fn start(
+        broken: impl Fn(&Asked) -> Option<Answer> + Send + Sync + 'static,
+        good: impl Fn(&Asked) -> Answer + Send + Sync + 'static,
+    ) -> Self {
+        let mended = Arc::new(AtomicBool::new(false));
+        let is_mended = Arc::clone(&mended);
+        let judge = ScriptedJudge::start(move |asked| {
+            let fault = (!is_mended.load(Relaxed)).then(|| broken(asked)).flatten();
+            fault.unwrap_or_else(|| good(asked))
+        });
+        Self { judge, mended }
+    }
+
+    fn mend(&self) {
+        self.mended.store(true, Relaxed);
+    }
+
+    /// What is asked while `work` is done.
+    fn asked_by(&self, work: impl FnOnce()) -> Vec<Asked> {
+        let before = self.judge.prompt_count();
+        work();
+        self.judge.prompts().split_off(before)
+    }
+}
+
+fn good(asked: &Asked) -> Answer {
+    Answer::reply(reply_to(asked, 0.75))
+}
+
+fn denied() -> Answer {
+    Answer::status(401, &[], "wrong key")
+}
+
+fn retry(scene: &Scene, old: &str, new: &str) -> Command {
+    let mut command = program();
+    command.env_remove("OPENAI_API_KEY");
+    command.env("NO_PROXY", "127.0.0.1");
+    command.args(["runs", "retry"]).arg(scene.at(old));
+    command.arg("--out").arg(scene.at(new));
+    command
+}
+
+fn manifest(run: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(run.join("manifest.json")).unwrap()).unwrap()
+}
+
+/// The second stage of one metric of one trace and the only one of another failed: these two calls are made, and then the
+/// tables are those of a run in which nothing ever failed.
+#[test]
+fn exactly_the_failed_pairs_are_asked_again() {
+    let scene = Scene::new(&traces(4));
+    let judge = Mendable::start(
+        |asked| match (case_of(asked), stage(asked)) {
+            (1, "confidence_score") | (2, "task_completion_score") => Some(denied()),
+            _ => None,
+        },
+        good,
+    );
+    let url = judge.judge.url();
+    expect(3, &mut scene.judge(&url, ALL_BUT_CONVERSATIONS, "first"));
+    judge.mend();
+    let asked = judge.asked_by(|| {
+        expect(0, &mut retry(&scene, "first", "second"));
+    });
+    let mut stages: Vec<(usize, String)> = asked
+        .iter()
+        .map(|asked| (case_of(asked), stage(asked).to_owned()))
+        .collect();
+    stages.sort();
+    let expected = [(1, "confidence_score"), (2, "task_completion_score")];
+    assert_eq!(stages, expected.map(|(case, s)| (case, s.to_owned())));
+
+    expect(0, &mut scene.judge(&url, ALL_BUT_CONVERSATIONS, "whole"));
+    assert_same_tables(&scene.at("second"), &scene.at("whole"));
+    let (second, whole) = (summary(&scene.at("second")), summary(&scene.at("whole")));
+    for of_run in ["traces", "metrics"] {
+        assert_eq!(second["judge"][of_run], whole["judge"][of_run], "{of_run}");
+    }
+    assert_eq!(second["metrics"], whole["metrics"]);
+
+    let told = manifest(&scene.at("second"));
+    assert_eq!(told["name"], "Retry: first");
+    assert_eq!(told["judge"]["filters"], json!({"retry_of": "first"}));
+    assert_eq!(told["judge"]["sample"], 1.0);
+    assert_eq!(told["judge"]["model"], "openai/test");
+    let listed = expect(0, program().args(["runs", "list"]).arg(scene.folder()));
+    assert!(listed.stdout.contains("Retry: first"), "{listed:?}");
+}
+
+/// What did not fail is taken from the old run's table and not from the ledger, and stays what it is: pending scores too.
+#[test]
+fn the_rest_needs_no_ledger() {
+    let scene = Scene::new(&traces(4));
+    let judge = Mendable::start(|asked| (case_of(asked) == 1).then(denied), good);
+    let mut first = scene.judge(&judge.judge.url(), "confidence", "first");
+    // One after the other, so that the cap leaves the last trace out.
+    expect(
+        3,
+        first.args(["--judge-concurrency", "1", "--max-calls", "3"]),
+    );
+    let status = |run: &str, case| score(&scene.at(run), &id(case), "confidence").status;
+    assert_eq!(
+        (status("first", 1), status("first", 3)),
+        ("FAILED".into(), "PENDING".into())
+    );
+    judge.mend();
+    scene.forget_answers();
+    let asked = judge.asked_by(|| {
+        expect(3, &mut retry(&scene, "first", "second"));
+    });
+    assert_eq!(asked.iter().map(case_of).collect::<Vec<_>>(), [1]);
+    let statuses = (0..4).map(|case| status("second", case));
+    let expected = ["SUCCESS", "SUCCESS", "SUCCESS", "PENDING"];
+    assert_eq!(statuses.collect::<Vec<_>>(), expected);
+    let of_traces = Table::of(&scene.at("second"), "traces");
+    let expected = [Some(0.75), Some(0.75), Some(0.75), None];
+    assert_eq!(of_traces.numbers("confidence"), expected);
+}
+
+/// Replies that are no good are the ledger's answers; a retry asks for one round more.
+#[test]
+fn unusable_answers_are_asked_for_again() {
+    let scene = Scene::new(&traces(2));
+    let judge = Mendable::start(
+        |asked| (case_of(asked) == 1).then(|| Answer::reply("I would rather not say.")),
+        good,
+    );
+    let url = judge.judge.url();
+    expect(3, &mut scene.judge(&url, "confidence", "first"));
+    let asked = judge.asked_by(|| {
+        expect(3, &mut scene.judge(&url, "confidence", "again"));
+    });
+    assert!(asked.is_empty(), "a run takes the ledger as it is");
+    // Still no good: asked as often as at first, and no more.
+    let asked = judge.asked_by(|| {
+        expect(3, &mut retry(&scene, "first", "second"));
+    });
+    assert_eq!(asked.iter().map(case_of).collect::<Vec<_>>(), [1; 6]);
+    judge.mend();
+    let asked = judge.asked_by(|| {
+        expect(0, &mut retry(&scene, "second", "third"));
+    });
+    assert_eq!(asked.iter().map(case_of).collect::<Vec<_>>(), [1]);
+    assert_eq!(manifest(&scene.at("third"))["name"], "Retry: Retry: first");
+    // The ledger has all rounds: who asks for as many is answered without a call.
+    let asked = judge.asked_by(|| {
+        let mut whole = scene.judge(&url, "confidence", "whole");
+        expect(0, whole.args(["--judge-rounds", "3"]));
+    });
+    assert!(asked.is_empty());
+    assert_same_tables(&scene.at("third"), &scene.at("whole"));
+}
+
+/// One session a trace, so that each conversation is one case.
+fn apart(count: usize) -> Vec<Value> {
+    let mut traces = traces(count);
+    for (case, trace) in traces.iter_mut().enumerate() {
+        trace["session_id"] = json!(format!("s-{case}"));
+    }
+    traces
+}
+
+/// A verdict of 4 of 5 for whatever metrics are asked for.
+fn verdict(asked: &Asked) -> Answer {
+    let properties = asked.schema.as_ref().unwrap()["properties"].clone();
+    let block = json!({"score": 4, "justification": "j", "failure_code": null, "turns": []});
+    let names = properties.as_object().unwrap().keys().cloned();
+    let blocks: Map<String, Value> = names.map(|name| (name, block.clone())).collect();
+    Answer::reply(Value::Object(blocks))
+}
+
+#[test]
+fn failed_conversations_are_asked_again() {
+    let scene = Scene::new(&apart(4));
+    let judge = Mendable::start(
+        |asked| match case_of(asked) {
+            1 => Some(denied()),
+            2 => Some(Answer::reply("Nice talk.")),
+            _ => None,
+        },
+        verdict,
+    );
+    let url = judge.judge.url();
+    expect(3, &mut scene.judge(&url, "conversation", "first"));
+    assert_eq!(
+        summary(&scene.at("first"))["judge"]["conversations"]["failed"],
+        2
+    );
+    judge.mend();
+
+    // Without the ledger, those that have a score would be paid again.
+    let mut lost = retry(&scene, "first", "second");
+    let asked = judge.asked_by(|| {
+        let ran = expect(2, lost.arg("--ledger").arg(scene.at("other.db")));
+        assert!(ran.stderr.contains("2 conversations"), "{ran:?}");
+    });
+    assert!(asked.is_empty() && !scene.at("second").exists());
+
+    let asked = judge.asked_by(|| {
+        expect(0, &mut retry(&scene, "first", "second"));
+    });
+    let mut cases: Vec<usize> = asked.iter().map(case_of).collect();
+    cases.sort_unstable();
+    assert_eq!(cases, [1, 2]);
+    let statuses = Table::of(&scene.at("second"), "judge_verdicts").texts("status");
+    assert_eq!(statuses, vec![Some("SUCCESS".to_owned()); 4]);
+    let asked = judge.asked_by(|| {
+        let mut whole = scene.judge(&url, "conversation", "whole");
+        expect(0, whole.args(["--judge-rounds", "2"]));
+    });
+    assert!(asked.is_empty());
+    assert_same_tables(&scene.at("second"), &scene.at("whole"));
+    assert_eq!(
+        summary(&scene.at("second"))["judge"]["conversations"],
+        summary(&scene.at("whole"))["judge"]["conversations"]
+    );
+}
+
+#[test]
+fn a_run_without_failures_is_left_alone() {
+    let scene = Scene::new(&traces(2));
+    let judge = ScriptedJudge::start(good);
+    expect(0, &mut scene.judge(&judge.url(), "confidence", "first"));
+    let before = judge.prompt_count();
+    let mut command = program();
+    let ran = expect(0, command.args(["runs", "retry"]).arg(scene.at("first")));
+    assert_eq!(ran.stdout, "first: nothing failed\n");
+    assert_eq!(judge.prompt_count(), before);
+    let runs = entries(scene.folder());
+    assert!(!runs.iter().any(|name| name.contains("retry")), "{runs:?}");
+}
+
+#[test]
+fn other_traces_or_signals_are_refused() {
+    let scene = Scene::new(&traces(2));
+    let signals = scene.at("signals.jsonl");
+    let line = json!({"trace_id": id(0), "coherence": 0.5});
+    std::fs::write(&signals, format!("{line}\n")).unwrap();
+    let judge = Mendable::start(|asked| (case_of(asked) == 1).then(denied), good);
+    let mut first = scene.judge(&judge.judge.url(), "confidence", "first");
+    expect(3, first.arg("--signals").arg(&signals));
+    judge.mend();
+    for file in ["traces.jsonl", "signals.jsonl"] {
+        let path = scene.at(file);
+        let kept = std::fs::read(&path).unwrap();
+        let metadata = std::fs::metadata(&path).unwrap();
+        std::fs::write(&path, [&kept[..], b"\n"].concat()).unwrap();
+        let asked = judge.asked_by(|| {
+            let ran = expect(2, &mut retry(&scene, "first", "second"));
+            assert!(ran.stderr.contains(file), "{ran:?}");
+        });
+        assert!(asked.is_empty());
+        std::fs::write(&path, &kept).unwrap();
+        let restored = std::fs::File::options().write(true).open(&path).unwrap();
+        restored.set_modified(metadata.modified().unwrap()).unwrap();
+    }
+    expect(0, &mut retry(&scene, "first", "second"));
+}
+
+/// The first run names everything by relative paths, maps a column and reads settings; the retry is made elsewhere.
+#[test]
+fn the_request_is_kept_whole() {
+    let mut renamed = traces(2);
+    for trace in &mut renamed {
+        let members = trace.as_object_mut().unwrap();
+        let input = members.remove("input").unwrap();
+        members.insert("question".into(), input);
+    }
+    let scene = Scene::new(&renamed);
+    let judge = Mendable::start(|asked| (case_of(asked) == 0).then(denied), good);
+    let settings =
+        "judge_temperature = \"0.5\"\n[threshold]\nconfidence = 0.8\n[map]\ninput = \"question\"\n";
+    std::fs::write(scene.at("nightmill.toml"), settings).unwrap();
+    let mut first = program();
+    first
+        .current_dir(scene.folder())
+        .env("NO_PROXY", "127.0.0.1");
+    first.args([
+        "score",
+        "traces.jsonl",
+        "--no-report",
+        "--out",
+        "runs/first",
+    ]);
+    first.args(["--metrics", "confidence,coherence", "--ledger", "ledger.db"]);
+    first.args(["--judge", "openai/test", "--judge-url", &judge.judge.url()]);
+    expect(3, &mut first);
+    std::fs::remove_file(scene.at("nightmill.toml")).unwrap();
+    judge.mend();
+    let asked = judge.asked_by(|| {
+        let mut command = program();
+        command.env("NO_PROXY", "127.0.0.1");
+        expect(
+            0,
+            command.args(["runs", "retry"]).arg(scene.at("runs/first")),
+        );
+    });
+    assert_eq!(asked.len(), 1);
+    assert_eq!(asked[0].json()["temperature"], 0.5);
+    // Beside the old one unless it is told where.
+    let second = scene.at("runs/first-retry");
+    let row = score(&second, &id(0), "confidence");
+    assert_eq!((row.raw, row.passed), (Some(0.75), Some(false)));
+    assert!(!second.join("report.html").exists());
+    assert_eq!(
+        score(&second, &id(1), "coherence").raw,
+        score(&scene.at("runs/first"), &id(1), "coherence").raw
+    );
+    let request = manifest(&second)["request"].clone();
+    assert_eq!(request["settings"]["map"], json!(["input=question"]));
+}
+
+/// Keys that were written out are not kept: they are asked for, and a placeholder will do.
+#[test]
+fn secrets_are_given_again() {
+    const CANARY: &str = "sk-canary-2b9d";
+    let scene = Scene::new(&traces(1));
+    let judge = Mendable::start(|_| Some(denied()), good);
+    let mut first = scene.judge(&judge.judge.url(), "confidence", "first");
+    let header = format!("x-gateway-key={CANARY}");
+    expect(3, first.args(["--judge-headers", &header]));
+    let told = std::fs::read_to_string(scene.at("first/manifest.json")).unwrap();
+    assert!(!told.contains(CANARY), "{told}");
+    judge.mend();
+    let ran = expect(2, &mut retry(&scene, "first", "second"));
+    assert!(
+        ran.stderr.contains("--judge-headers") && ran.stderr.contains("x-gateway-key"),
+        "{ran:?}"
+    );
+    let mut again = retry(&scene, "first", "second");
+    again.env("CANARY", CANARY);
+    let asked = judge.asked_by(|| {
+        expect(
+            0,
+            again.args(["--judge-headers", "x-gateway-key=${CANARY}"]),
+        );
+    });
+    assert_eq!(asked[0].header("x-gateway-key"), Some(CANARY));
+    // The placeholder was kept: it is enough for the next time.
+    let told = manifest(&scene.at("second"))["request"]["settings"].clone();
+    assert_eq!(told["judge_headers"], json!(["x-gateway-key=${CANARY}"]));
+}
+
+/// What a judge could not say, a person can: then nothing is left to ask.
+#[test]
+fn a_failed_score_can_be_given_by_hand() {
+    let scene = Scene::new(&traces(2));
+    let judge = Mendable::start(|asked| (case_of(asked) == 1).then(denied), good);
+    expect(
+        3,
+        &mut scene.judge(&judge.judge.url(), "confidence", "first"),
+    );
+    let edit = |code, edit: Value| {
+        std::fs::write(scene.at("edit.jsonl"), format!("{edit}\n")).unwrap();
+        let mut command = program();
+        command.args(["runs", "scores"]).arg(scene.at("first"));
+        expect(code, command.arg("--edit").arg(scene.at("edit.jsonl")))
+    };
+    let ran = edit(
+        2,
+        json!({"trace_id": id(1), "name": "confidence", "reason": "asked her"}),
+    );
+    assert!(ran.stderr.contains("has no value yet"), "{ran:?}");
+    edit(
+        0,
+        json!({"trace_id": id(1), "name": "confidence", "value": 0.5, "reason": "asked her"}),
+    );
+    let row = score(&scene.at("first"), &id(1), "confidence");
+    assert_eq!(
+        (row.status.as_str(), row.raw, row.reason.as_str()),
+        ("SUCCESS", Some(0.5), "asked her")
+    );
+    let ran = expect(0, &mut retry(&scene, "first", "second"));
+    assert_eq!(ran.stdout, "first: nothing failed\n");
+}
