@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::RunError;
+use super::judge_request::JudgeRequest;
 use super::judgements::Judgements;
-use super::judging::JudgeRequest;
 use crate::judge::JudgeService;
 
 /// A cap of a run.

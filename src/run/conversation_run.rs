@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::conversations::{self, Listener};
 use super::engine::runtime;
-use super::judging::{self, JudgeRequest};
+use super::judge_request::JudgeRequest;
+use super::judge_summary;
 use super::quarantine_rows;
 use super::score::{Stages, gate_results};
 use super::tabled_sessions::{Choice, Tables};
@@ -109,7 +110,7 @@ pub fn judge_turns(
         tables: Some(counts.clone()),
         ..judged.summary
     };
-    let judge = judging::summarise(
+    let judge = judge_summary::summarise(
         &request.judge,
         &request.rules,
         &service,

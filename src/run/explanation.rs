@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use super::RunError;
 use super::judge_questions::Questions;
+use super::judge_request::JudgeRequest;
 use super::judged_comparison::JudgedComparison;
-use super::judging::JudgeRequest;
 use crate::judge::conversation::{
     CauseAnalysis, Suggestions, cause_prompt, cause_prompt_version, read_causes, read_suggestions,
     suggestions_prompt, suggestions_prompt_version,

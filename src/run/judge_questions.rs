@@ -4,7 +4,7 @@
 use super::RunError;
 use super::conversations::ConversationRequest;
 use super::engine::runtime;
-use super::judging::JudgeRequest;
+use super::judge_request::JudgeRequest;
 use crate::judge::{
     Call, CallCounts, CallLabel, JudgeService, PromptLabel, Reply, SYSTEM_MESSAGE, Spend,
     Unanswered,

@@ -3,7 +3,7 @@
 
 use super::RunError;
 use super::judge_questions::Questions;
-use super::judging::JudgeRequest;
+use super::judge_request::JudgeRequest;
 use crate::judge::PromptLabel;
 use crate::judge::conversation::{
     Catalogue, CustomMetric, draft_prompt, draft_prompt_version, read_draft,

@@ -15,6 +15,8 @@ mod explanation;
 mod history;
 mod import_scores;
 mod judge_questions;
+mod judge_request;
+mod judge_summary;
 mod judged_comparison;
 mod judged_runs;
 mod judgements;
@@ -56,9 +58,10 @@ pub use history::{
     stored_metrics,
 };
 pub use import_scores::{Imported, ScoresError, import_scores};
+pub use judge_request::{BatchRules, JudgeRequest};
+pub use judge_summary::{JudgeSummary, JudgedMetricSummary};
 pub use judged_comparison::{JudgedComparison, compare_judged};
 pub use judged_runs::{ConversationFigures, JudgedRun, holds_conversations, read_judged};
-pub use judging::{BatchRules, JudgeRequest, JudgeSummary, JudgedMetricSummary};
 pub use manual_rows::RowError;
 pub use metric_draft::draft_metric;
 pub use plan::{PlanSummary, PlannedMetric, plan};

@@ -10,8 +10,10 @@ use datafusion::prelude::{DataFrame, SessionContext};
 
 use super::conversation_sessions::{self, ChosenSession};
 use super::conversations::{self, Conversations};
+use super::judge_request::JudgeRequest;
+use super::judge_summary::{self, JudgeSummary};
 use super::judgements::Judgements;
-use super::judging::{self, JudgeRequest, JudgeSummary};
+use super::judging;
 use super::score_rows::ModelLabel;
 use super::session_rows::{SessionCounts, SessionRows};
 use super::signals_file::GivenSignals;
@@ -134,7 +136,7 @@ impl Passes<'_> {
                 .await
         };
         let mut judged = judge.in_rounds(judges, once).await?;
-        judged.summary.batches = judging::batch_counts(judges)?;
+        judged.summary.batches = judge_summary::batch_counts(judges)?;
         Ok(judged)
     }
 
@@ -171,7 +173,7 @@ impl Passes<'_> {
             .await?;
         let of_sessions = conversations.as_ref().map(|c| c.summary.clone());
         let summary =
-            judging::summarise(judge, rules, judges, chosen, traces.as_ref(), of_sessions)?;
+            judge_summary::summarise(judge, rules, judges, chosen, traces.as_ref(), of_sessions)?;
         Ok(Judged {
             traces,
             conversations,

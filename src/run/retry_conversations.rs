@@ -7,8 +7,9 @@ use std::ops::ControlFlow;
 
 use super::conversation_sessions::{self, Conversation};
 use super::conversations::ConversationRequest;
+use super::judge_request::JudgeRequest;
 use super::judgements::Status;
-use super::judging::{self, JudgeRequest};
+use super::judging;
 use super::retry::Retry;
 use super::{RunError, ScoreRequest};
 use crate::judge::conversation::SchemaPlace;

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use super::engine::runtime;
-use super::judging::{self, JudgeRequest};
+use super::judge_request::JudgeRequest;
+use super::judging;
 use super::passes::{self, Passes};
 use super::quarantine_rows;
 use super::retry_conversations;

@@ -1,0 +1,210 @@
+//! What a run asks judges: from a request to a service that answers.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::RunError;
+use super::conversations::ConversationRequest;
+use super::retry::Retry;
+use crate::judge::batch::{BatchClient, BatchDesk, BatchDeskError, BatchLimits};
+use crate::judge::{
+    AskingRules, BreakerRules, Budget, Caps, HttpJudge, Judge, JudgeService, JudgedMetric, Ledger,
+    PriceTable, ProviderSettings, RateGate, RateLimits, Retries, ServiceParts, WhenTooLong,
+    endpoint_of,
+};
+use crate::selection::{SamplingRate, TraceFilters};
+
+/// What a run asks judges, and within which bounds.
+#[derive(Clone, Debug)]
+pub struct JudgeRequest {
+    /// Models and how they are asked.
+    pub asking: AskingRules,
+    /// Where they are asked.
+    pub provider: ProviderSettings,
+    /// Send nothing; the ledger alone answers.
+    pub replay: bool,
+    /// How calls go into batches, if they do.
+    pub batches: Option<BatchRules>,
+    /// The ledger's file.
+    pub ledger: PathBuf,
+    /// Most that the run may spend.
+    pub caps: Caps,
+    /// Most in any minute.
+    pub limits: RateLimits,
+    /// Prices.
+    pub prices: PriceTable,
+    /// Repeating failed calls.
+    pub retries: Retries,
+    /// Calls under way at once.
+    pub concurrency: usize,
+    /// Longest wait for an answer.
+    pub timeout: Duration,
+    /// Which traces are judged.
+    pub filters: TraceFilters,
+    /// Which of those, by a condition on their signals.
+    pub condition: Option<String>,
+    /// How many of those.
+    pub sample: SamplingRate,
+    /// The seed of the sample.
+    pub seed: u64,
+    /// Characters of a trace that a prompt takes.
+    pub most_chars: usize,
+    /// What happens to a longer trace.
+    pub when_too_long: WhenTooLong,
+    /// How sessions are judged as conversations, if they are.
+    pub conversation: Option<ConversationRequest>,
+    /// The run whose failures are asked again, if any are.
+    pub retry: Option<Arc<Retry>>,
+}
+
+/// How calls go into batches.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchRules {
+    /// How long the run waits for results.
+    pub wait: Duration,
+    /// How often it looks.
+    pub poll: Duration,
+    /// What a batch file may hold.
+    pub limits: BatchLimits,
+}
+
+impl JudgeRequest {
+    /// The models that these metrics and conversations ask, each once.
+    fn models(&self, metrics: &[&'static dyn JudgedMetric]) -> Vec<String> {
+        let mut models: Vec<String> = metrics
+            .iter()
+            .map(|m| self.asking.model_of(m.name()).to_owned())
+            .chain(self.conversation.as_ref().map(|c| c.model.clone()))
+            .collect();
+        models.sort();
+        models.dedup();
+        models
+    }
+
+    /// Everything that decides what judges say and whom they are asked about, for the manifest; no secrets.
+    pub(super) fn described(&self) -> Value {
+        let conversation = self.conversation.as_ref().map(|c| {
+            json!({
+                "model": c.model,
+                "temperature": c.temperature.of(&c.model),
+                "max_output_tokens": c.max_output_tokens,
+                "config": c.judge.config(),
+            })
+        });
+        let url = self.provider.url.as_deref();
+        let filters = match &self.retry {
+            Some(retry) => json!({ "retry_of": retry.id() }),
+            None => json!(self.filters),
+        };
+        json!({
+            "model": self.asking.model,
+            "models": self.asking.models,
+            "url": url.map(|url| self.provider.secrets().scrub(url)),
+            "temperature": self.asking.temperature.of(&self.asking.model),
+            "max_output_tokens": self.asking.max_output_tokens,
+            "policy": self.asking.policy.name(),
+            "rounds": self.asking.rounds,
+            "shared_stages": self.asking.share_stages,
+            "filters": filters,
+            "condition": self.condition,
+            "sample": self.sample,
+            "seed": self.seed,
+            "longest_trace": self.most_chars,
+            "long_traces": match self.when_too_long {
+                WhenTooLong::Fail => "fail",
+                WhenTooLong::Cut => "cut",
+            },
+            "replay": self.replay,
+            "batch": self.batches.is_some(),
+            "conversation": conversation,
+        })
+    }
+
+    /// What `once` makes of the answers that there are. Where calls go into batches, again whenever something came back, as long
+    /// as the rules let the run wait.
+    ///
+    /// # Errors
+    /// Those of `once`, and [`RunError::Plan`] if batches can't be submitted or collected.
+    pub(super) async fn in_rounds<T>(
+        &self,
+        service: &JudgeService,
+        once: impl AsyncFn() -> Result<T, RunError>,
+    ) -> Result<T, RunError> {
+        let Some(batches) = self.batches else {
+            return once().await;
+        };
+        let stopped = |e: BatchDeskError| RunError::Plan(e.to_string());
+        let until = Instant::now() + batches.wait;
+        service.collect_batches().await.map_err(stopped)?;
+        loop {
+            let made = once().await?;
+            let further = service.go_on_with_batches(until, batches.poll).await;
+            // What came back lets later stages be asked.
+            if !further.map_err(stopped)? {
+                return Ok(made);
+            }
+        }
+    }
+
+    /// The service that answers the calls of a run: of these metrics, and of conversations if they are judged. Checks
+    /// providers, keys and prices before anything is sent.
+    ///
+    /// # Errors
+    /// [`RunError::Request`].
+    pub(super) fn service(
+        &self,
+        metrics: &[&'static dyn JudgedMetric],
+    ) -> Result<JudgeService, RunError> {
+        let models = &self.models(metrics);
+        let request = |e: &dyn std::fmt::Display| RunError::Request(e.to_string());
+        let client = match self.batches {
+            None => None,
+            Some(_) => {
+                let client = BatchClient::new(self.provider.clone(), models, self.retries);
+                Some(client.map_err(|e| request(&e))?)
+            }
+        };
+        let judge: Option<Arc<dyn Judge>> = match self.replay || client.is_some() {
+            true => None,
+            false => {
+                let judge =
+                    HttpJudge::new(self.provider.clone(), models).map_err(|e| request(&e))?;
+                Some(Arc::new(judge))
+            }
+        };
+        if self.caps.cost.is_some()
+            && let Some(model) = models.iter().find(|m| self.prices.of(m).is_none())
+        {
+            return Err(RunError::Request(format!(
+                "--max-cost: no price is known for `{model}`; give one with --price {model}=INPUT:OUTPUT"
+            )));
+        }
+        let ledger = Arc::new(Ledger::open(&self.ledger).map_err(|e| request(&e))?);
+        let batches = match client.zip(self.batches) {
+            None => None,
+            Some((client, rules)) => {
+                let (ledger, prices) = (Arc::clone(&ledger), self.prices.clone());
+                let desk = BatchDesk::new(client, ledger, prices, rules.limits);
+                Some(desk.map_err(|e| request(&e))?)
+            }
+        };
+        let url = self.provider.url.clone();
+        Ok(JudgeService::new(ServiceParts {
+            judge,
+            endpoint: Arc::new(move |model| endpoint_of(model, url.as_deref())),
+            ledger,
+            batches,
+            budget: Budget::new(self.caps),
+            gate: RateGate::new(self.limits),
+            prices: self.prices.clone(),
+            retries: self.retries,
+            breaker: BreakerRules::default(),
+            concurrency: self.concurrency,
+            timeout: self.timeout,
+            secrets: self.provider.secrets(),
+        }))
+    }
+}
