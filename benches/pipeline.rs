@@ -268,6 +268,8 @@ fn main() {
         );
     });
     let request = ScoreRequest {
+        name: None,
+        monitor_id: None,
         paths: vec![path.display().to_string()],
         out: folder.path().join("run"),
         overwrite: true,

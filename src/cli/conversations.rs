@@ -92,6 +92,10 @@ fn refuse_idle_flags(given: &Settings) -> Result<(), SettingsError> {
         ("device", given.device.is_some()),
         ("precision", given.precision.is_some()),
         ("cache", given.cache.is_some()),
+        ("cache-size", given.cache_size.is_some()),
+        ("no-cache", given.no_cache),
+        ("memory-limit", given.memory_limit.is_some()),
+        ("judge-unshared", judge.judge_unshared),
         ("judge-where", judge.judge_where.is_some()),
         ("judge-only", judge.judge_only.is_some()),
         ("judge-tags", judge.judge_tags.is_some()),
@@ -140,6 +144,10 @@ fn text(summary: &Summary) -> String {
         let counts = c.tables.clone().unwrap_or_default();
         // Writing to a String can't fail.
         let _ = write_judged(&mut out, summary, c, &counts);
+        for (reason, count) in &c.without_score {
+            let _ = writeln!(out, "  {count} without score: {}", plain(reason));
+        }
+        out.push_str(&crate::report::judges(summary));
         let _ = write_notes(&mut out, summary, &counts);
     }
     let stages: Vec<String> = summary

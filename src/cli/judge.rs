@@ -1,6 +1,6 @@
 //! `nightmill judge`: the ledger's batches, and fetching their results.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use super::judge_request::{batch_rules, ledger, pairs, provider};
 use super::{AnyError, Outcome, listing};
 use crate::config::{JudgeSettings, Settings};
 use crate::judge::batch::{BatchClient, BatchDesk, Collected};
-use crate::judge::{Ledger, OpenBatch, PriceTable, Retries};
+use crate::judge::{Ledger, OpenBatch, PriceTable, Retries, endpoint_of};
 use crate::run::BatchRules;
 
 /// Flags of `judge`.
@@ -26,8 +26,27 @@ pub(super) struct JudgeArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    #[command(flatten)]
-    judge: JudgeSettings,
+    /// The ledger [default: nightmill/ledger.db in the user's data folder]
+    #[arg(long, value_name = "FILE")]
+    ledger: Option<PathBuf>,
+    /// The endpoint whose batches are fetched, up to and with /v1 [default: OpenAI's]
+    #[arg(long, value_name = "URL")]
+    judge_url: Option<String>,
+    /// A file with the key [default: OPENAI_API_KEY]
+    #[arg(long, value_name = "FILE")]
+    judge_key_file: Option<PathBuf>,
+    /// More headers: 'api-key=${AZURE_KEY}'
+    #[arg(long, value_name = "NAME=VALUE,...", value_delimiter = ',')]
+    judge_headers: Option<Vec<String>>,
+    /// Dollars for a million tokens in batches: openai/gpt-4o=1.25:5
+    #[arg(long, value_name = "MODEL=PRICE,...", value_delimiter = ',')]
+    price: Option<Vec<String>>,
+    /// Wait so long for batches, in minutes [default: 0]
+    #[arg(long, value_name = "MINUTES", requires = "collect")]
+    batch_wait: Option<String>,
+    /// Look at batches every so often while waiting, in seconds [default: 60]
+    #[arg(long, value_name = "SECONDS", requires = "collect")]
+    batch_poll: Option<String>,
 }
 
 /// What the command prints.
@@ -69,7 +88,16 @@ impl From<OpenBatch> for ListedBatch {
 
 pub(super) fn run(args: JudgeArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
     let settings = Settings {
-        judge: args.judge,
+        judge: JudgeSettings {
+            ledger: args.ledger,
+            judge_url: args.judge_url,
+            judge_key_file: args.judge_key_file,
+            judge_headers: args.judge_headers,
+            price: args.price,
+            batch_wait: args.batch_wait,
+            batch_poll: args.batch_poll,
+            ..JudgeSettings::default()
+        },
         json: args.json,
         ..Settings::default()
     }
@@ -120,7 +148,31 @@ async fn collect(settings: &Settings, ledger: &Arc<Ledger>) -> Result<Collected,
     }
     let rules: BatchRules = batch_rules(&settings.judge)?;
     let prices = PriceTable::with(&pairs("price", settings.judge.price.as_deref())?)?;
+    let endpoint = endpoint_of("openai/any", settings.judge.judge_url.as_deref());
+    let open = ledger.open_batches()?;
+    if let Some(batch) = open.first()
+        && settings.judge.judge_url.is_none()
+        && open.iter().all(|batch| batch.endpoint != endpoint)
+    {
+        return Err(format!(
+            "{} of {} open batches are at {}; collect them with --judge-url {}",
+            open.iter().filter(|b| b.endpoint == batch.endpoint).count(),
+            open.len(),
+            batch.endpoint,
+            batch.endpoint.trim_end_matches('/')
+        )
+        .into());
+    }
     let client = BatchClient::new(provider(settings)?, &[], Retries::default())?;
+    let elsewhere = open
+        .iter()
+        .filter(|batch| batch.endpoint != client.shown_endpoint())
+        .count();
+    if elsewhere > 0 {
+        tracing::warn!(
+            "{elsewhere} open batches are at other endpoints; name one with --judge-url to collect there"
+        );
+    }
     let desk = BatchDesk::new(client, Arc::clone(ledger), prices, rules.limits)?;
     let until = Instant::now() + rules.wait;
     let pause = rules.poll.max(Duration::from_millis(1));
@@ -131,7 +183,7 @@ fn text(listing: &Listing) -> String {
     let mut text = String::new();
     if let Some(c) = &listing.collected {
         text.push_str(&format!(
-            "{} batches ended: {} calls answered, {} failed, {} to be asked again\n",
+            "batches ended: {}; calls answered: {}, failed: {}, to be asked again: {}\n",
             c.ended, c.answered, c.failed, c.again
         ));
     }

@@ -50,8 +50,10 @@ pub(super) fn judge(
         Some(path) => Some(JudgeFile::read(path)?),
     };
     let Some(first) = judged.first() else {
-        if given.judge.is_some() {
-            tracing::warn!("--judge: no metric of this run asks a judge; name one with --metrics");
+        if given.judge.is_some() || given.batch {
+            tracing::warn!(
+                "--judge, --batch: no metric of this run asks a judge; name one with --metrics"
+            );
         }
         return Ok(None);
     };
@@ -73,6 +75,13 @@ pub(super) fn judge(
         ));
     };
     let prices = pairs("price", given.price.as_deref())?;
+    let prices = PriceTable::with(&prices).map_err(|e| SettingsError(format!("--price {e}")))?;
+    for named in prices.given() {
+        let asked = models.values().chain([&model]);
+        if !asked.into_iter().any(|model| model == named) {
+            tracing::warn!("--price {named}: this run asks {model}, and no model of that name");
+        }
+    }
     let (max_calls, max_tokens, max_cost) = caps(settings)?;
     let temperature = temperature(given.judge_temperature.as_deref())?;
     let asking = AskingRules {
@@ -109,7 +118,7 @@ pub(super) fn judge(
             requests: per_minute("requests-per-minute", given.requests_per_minute.as_deref())?,
             tokens: per_minute("tokens-per-minute", given.tokens_per_minute.as_deref())?,
         },
-        prices: PriceTable::with(&prices).map_err(|e| SettingsError(format!("--price {e}")))?,
+        prices,
         retries: Retries {
             attempts: count("judge-tries", given.judge_tries.as_deref(), 1, 100)?.unwrap_or(5)
                 as u32,
@@ -122,11 +131,7 @@ pub(super) fn judge(
             4096,
         )?
         .unwrap_or(16),
-        timeout: Duration::from_secs_f64(
-            number("judge-timeout", given.judge_timeout.as_deref(), 86_400.0)?
-                .filter(|seconds| *seconds > 0.0)
-                .unwrap_or(120.0),
-        ),
+        timeout: timeout(given.judge_timeout.as_deref())?,
         filters: filters(settings)?,
         condition: given.judge_where.clone(),
         sample: SamplingRate::new(number("sample", given.sample.as_deref(), 1.0)?.unwrap_or(1.0))
@@ -233,6 +238,14 @@ fn number(setting: &str, text: Option<&str>, most: f64) -> Result<Option<f64>, S
         _ => wrong(format!(
             "--{setting} {text}: expected a number from 0 to {most}"
         )),
+    }
+}
+
+fn timeout(text: Option<&str>) -> Result<Duration, SettingsError> {
+    match number("judge-timeout", text, 86_400.0)? {
+        None => Ok(Duration::from_secs(120)),
+        Some(seconds) if seconds >= 0.001 => Ok(Duration::from_secs_f64(seconds)),
+        Some(_) => wrong("--judge-timeout: expected seconds, at least 0.001".into()),
     }
 }
 

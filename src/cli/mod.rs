@@ -130,6 +130,7 @@ fn start_logs(verbose: u8, json: bool) {
     let filter = tracing_subscriber::EnvFilter::new(level);
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
         .with_writer(std::io::stderr);
     // A second start in one process (tests) keeps the first.
     let _ = if json {

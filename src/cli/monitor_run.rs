@@ -11,7 +11,7 @@ use clap::{CommandFactory, Parser};
 use super::{AnyError, Outcome, request};
 use crate::config::{Settings, SettingsError};
 use crate::metric::{Level, Method, SIGNALS, find};
-use crate::monitor::{FileMark, Monitor, MonitorFilters, Order, RunMonitor};
+use crate::monitor::{FileMark, Monitor, MonitorFilters, Order, RunMade, RunMonitor};
 use crate::run::{CacheChoice, Progress, ScoreRequest, score};
 use crate::selection::{SamplingRate, SessionFilters, TraceFilters};
 use crate::trace::{DocumentSource, Members, SourceFormat, discover, nearest};
@@ -212,9 +212,13 @@ impl<'a> Runner<'a> {
         Ok(marks)
     }
 
-    fn score(&mut self, monitor: &Monitor, order: &Order) -> Result<Option<String>, AnyError> {
+    fn score(&mut self, monitor: &Monitor, order: &Order) -> Result<Option<RunMade>, AnyError> {
         let (name, out) = new_directory(monitor, order.now);
-        let request = self.request(monitor, out)?;
+        let request = ScoreRequest {
+            name: Some(monitor.run_name()),
+            monitor_id: Some(monitor.id.clone()),
+            ..self.request(monitor, out)?
+        };
         if let MonitorFilters::Trace(filters) = &monitor.filters
             && order.only_if_new
             && !any_matches(filters, &request, &order.changed)?
@@ -223,7 +227,10 @@ impl<'a> Runner<'a> {
         }
         let (summary, _) = score(&request, &Progress::default())?;
         self.ended.push(Outcome::of(&summary));
-        Ok(Some(name))
+        Ok(Some(RunMade {
+            id: name,
+            pending: summary.pending(),
+        }))
     }
 }
 
@@ -232,7 +239,7 @@ impl RunMonitor for Runner<'_> {
         guarded(|| self.list(monitor))
     }
 
-    fn run(&mut self, monitor: &Monitor, order: &Order) -> Result<Option<String>, String> {
+    fn run(&mut self, monitor: &Monitor, order: &Order) -> Result<Option<RunMade>, String> {
         guarded(|| self.score(monitor, order))
     }
 }

@@ -49,6 +49,15 @@ pub(super) fn print_error(error: &dyn std::error::Error) {
         }
         cause = source.source();
     }
+    // Names and texts of inputs and servers may hold anything.
+    let message: String = message
+        .chars()
+        .map(|c| match c {
+            '\n' => '\n',
+            c if c.is_control() => '\u{fffd}',
+            c => c,
+        })
+        .collect();
     // Nothing can be done about a closed standard error.
     let _ = writeln!(std::io::stderr(), "{message}");
 }

@@ -214,6 +214,8 @@ pub(super) fn score(
     let rules = rules(settings)?;
     let judge = super::judge_request::judge(settings, &rules)?;
     Ok(ScoreRequest {
+        name: None,
+        monitor_id: None,
         record: record(settings, &paths, &rules, judge.as_ref()),
         paths,
         out,

@@ -3,6 +3,7 @@
 //! An answer that is in here is never paid for twice. Writes go through SQLite's write-ahead log, so that a process that is
 //! killed leaves a whole file; several processes may share one.
 
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,7 +18,9 @@ use super::call::{Call, CallErrorKind, CallHash, Reply, Usage};
 
 /// The ledger can't be used.
 #[derive(Debug, thiserror::Error)]
-#[error("the ledger `{path}`: {problem}; name another one with --ledger, or free its disk")]
+#[error(
+    "the ledger `{path}`: {problem}; name another one with --ledger, or mend its folder, disk and permissions"
+)]
 pub struct LedgerError {
     path: PathBuf,
     problem: String,
@@ -27,6 +30,8 @@ pub struct LedgerError {
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Counts up when the tables change.
 const FORMAT: i64 = 2;
+/// Marks the file as a ledger: `nmil`.
+const APPLICATION: i64 = 0x6e6d_696c;
 
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS calls (
@@ -140,6 +145,18 @@ impl Ledger {
         if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder).map_err(|e| failed(e.to_string()))?;
         }
+        // Replies tell as much as traces do: a new ledger is its owner's alone.
+        let made = std::fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path);
+        match made {
+            Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(failed(e.to_string()));
+            }
+            _ => {}
+        }
         let open = || -> Result<Connection, rusqlite::Error> {
             let connection = Connection::open(path)?;
             connection.busy_timeout(PATIENCE)?;
@@ -166,9 +183,22 @@ impl Ledger {
                 "it was written by a later nightmill (format {format})"
             )));
         }
+        let foreign = || -> Result<bool, rusqlite::Error> {
+            let application: i64 =
+                connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+            let tables: i64 = connection.query_row(
+                "SELECT count(*) FROM sqlite_master WHERE type = 'table'",
+                [],
+                |row| row.get(0),
+            )?;
+            Ok(application != APPLICATION && (application != 0 || tables > 0))
+        };
+        if foreign().map_err(|e| failed(e.to_string()))? {
+            return Err(failed("it is a database of something else".into()));
+        }
         connection
             .execute_batch(&format!(
-                "BEGIN IMMEDIATE; {TABLES} {} PRAGMA user_version = {FORMAT}; COMMIT;",
+                "BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION}; {TABLES} {} PRAGMA user_version = {FORMAT}; COMMIT;",
                 batches::TABLES
             ))
             .map_err(|e| failed(e.to_string()))?;
@@ -462,6 +492,20 @@ mod tests {
         assert!(
             message.contains("notes.txt") && message.contains("--ledger"),
             "{message}"
+        );
+        let foreign = folder.path().join("foreign.db");
+        Connection::open(&foreign)
+            .unwrap()
+            .execute_batch("CREATE TABLE t (x)")
+            .unwrap();
+        let before = std::fs::read(&foreign).unwrap();
+        let message = Ledger::open(&foreign).unwrap_err().to_string();
+        assert!(message.contains("something else"), "{message}");
+        assert!(Ledger::open(folder.path()).is_err());
+        assert_eq!(
+            before.len(),
+            std::fs::read(&foreign).unwrap().len(),
+            "tables were made"
         );
         let later = folder.path().join("later.db");
         drop(Ledger::open(&later).unwrap());

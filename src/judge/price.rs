@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 
 use super::call::Usage;
+use super::model_name::resolve;
 
 /// Prices of one model, in US dollars for a million tokens.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
@@ -41,6 +42,11 @@ pub struct PriceTable {
 pub struct PriceError(String);
 
 impl PriceTable {
+    /// Models whose price was given, by their full names.
+    pub fn given(&self) -> impl Iterator<Item = &str> {
+        self.given.iter().map(String::as_str)
+    }
+
     /// The shipped prices with `given` over them: `openai/gpt-4o` to `INPUT:OUTPUT` or `INPUT:OUTPUT:CACHED`.
     ///
     /// # Errors
@@ -75,8 +81,9 @@ impl PriceTable {
                     )));
                 }
             };
+            let model = resolve(model);
             table.models.insert(model.clone(), price);
-            table.given.insert(model.clone());
+            table.given.insert(model);
         }
         Ok(table)
     }
@@ -151,6 +158,11 @@ mod tests {
         };
         let cost = table.of("openai/test").unwrap().of(usage);
         assert!((cost - (0.6 + 0.2 + 1.0)).abs() < 1e-12, "{cost}");
+        let bare = PriceTable::with(&[("gpt-4o".into(), "7:8".into())]).unwrap();
+        assert_eq!(bare.of("openai/gpt-4o").unwrap().input, 7.0);
+        assert_eq!(bare.given().collect::<Vec<_>>(), ["openai/gpt-4o"]);
+        // A price that was given is not halved in batches.
+        assert_eq!(bare.of_batch("openai/gpt-4o"), bare.of("openai/gpt-4o"));
         for bad in ["", "1", "1:x", "1:-2", "NaN:1", "1:2:3:4"] {
             assert!(
                 PriceTable::with(&[("m".into(), bad.into())]).is_err(),

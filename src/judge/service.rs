@@ -428,7 +428,15 @@ impl JudgeService {
             return Ok(false);
         }
         let collected = desk.wait(until, pause, Some(&self.parts.budget)).await?;
-        Ok(collected.answered + collected.failed + collected.again > 0)
+        let further = collected.answered + collected.failed + collected.again > 0;
+        if further {
+            // Every question is asked anew: the last time is what counts.
+            let c = &self.counters;
+            for counter in [&c.asked, &c.from_ledger, &c.failed, &c.withheld] {
+                counter.store(0, Relaxed);
+            }
+        }
+        Ok(further)
     }
 
     /// What batches came to so far; none if this service submits none.
@@ -451,7 +459,7 @@ impl JudgeService {
 
 /// Tokens billed for a failed call without a count: none if the endpoint refused it, unknown if its answer was lost on the way
 /// or held back.
-fn billed_for_failure(kind: CallErrorKind) -> Option<Usage> {
+pub(super) fn billed_for_failure(kind: CallErrorKind) -> Option<Usage> {
     use CallErrorKind::{Blocked, Connection, Garbled, Timeout};
     match kind {
         Timeout | Connection | Garbled | Blocked => None,

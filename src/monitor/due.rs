@@ -25,7 +25,17 @@ pub trait RunMonitor {
     ///
     /// # Errors
     /// Why the run failed as a whole. Then the same files are new next time, too.
-    fn run(&mut self, monitor: &Monitor, order: &Order) -> Result<Option<String>, String>;
+    fn run(&mut self, monitor: &Monitor, order: &Order) -> Result<Option<RunMade>, String>;
+}
+
+/// A run that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunMade {
+    /// Its id.
+    pub id: String,
+    /// Whether something of it waits for a later run: a cap was reached, or a batch is not back. Then the same files are new next
+    /// time, too.
+    pub pending: bool,
 }
 
 /// A run to be made.
@@ -230,13 +240,18 @@ fn run(
     files: Vec<FileMark>,
     runner: &mut impl RunMonitor,
 ) -> Result<Outcome, StoreError> {
-    let run_id = match runner.run(monitor, order) {
-        Ok(Some(run_id)) => run_id,
+    let made = match runner.run(monitor, order) {
+        Ok(Some(made)) => made,
         Ok(None) => return Ok(Outcome::SkippedUnchanged),
         Err(problem) => return Ok(Outcome::Failed(problem)),
     };
+    let run_id = made.id;
     let stored = store.update(&monitor.id, |monitor| {
-        monitor.finish(run_id.clone(), order.now, files);
+        let seen = match made.pending {
+            true => monitor.seen.clone(),
+            false => files,
+        };
+        monitor.finish(run_id.clone(), order.now, seen);
         Ok::<_, StoreError>(())
     });
     Ok(match stored {
@@ -272,7 +287,7 @@ mod tests {
     struct Recorder<'a> {
         store: &'a MonitorStore,
         files: Result<Vec<FileMark>, String>,
-        result: Result<Option<String>, String>,
+        result: Result<Option<RunMade>, String>,
         runs: Vec<(String, Order)>,
         next_run_at: Option<DateTime<Utc>>,
     }
@@ -282,7 +297,10 @@ mod tests {
             Self {
                 store,
                 files: Ok(vec![mark("/data/a", 10, 0)]),
-                result: Ok(Some("run-1".into())),
+                result: Ok(Some(RunMade {
+                    id: "run-1".into(),
+                    pending: false,
+                })),
                 runs: Vec::new(),
                 next_run_at: None,
             }
@@ -294,7 +312,7 @@ mod tests {
             self.files.clone()
         }
 
-        fn run(&mut self, monitor: &Monitor, order: &Order) -> Result<Option<String>, String> {
+        fn run(&mut self, monitor: &Monitor, order: &Order) -> Result<Option<RunMade>, String> {
             let stored = self.store.find(&monitor.id).unwrap();
             self.next_run_at = stored.next_run_at;
             assert!(
@@ -415,6 +433,25 @@ mod tests {
         assert!(runner.runs[1].1.only_if_new);
         assert_eq!(store.find("m").unwrap().last_run_at, before.last_run_at);
         assert_eq!(store.find("m").unwrap().seen, before.seen);
+    }
+
+    #[test]
+    fn a_run_that_left_something_pending_is_gone_on_with_though_no_file_changed() {
+        let (_folder, store) = store_of(&[daily("m")]);
+        let mut runner = Recorder::new(&store);
+        let made = |pending| {
+            Ok(Some(RunMade {
+                id: "run-1".into(),
+                pending,
+            }))
+        };
+        runner.result = made(true);
+        let ran = Outcome::Ran("run-1".into());
+        assert_eq!(outcome(&store, "2026-02-03T12:00:00Z", &mut runner), ran);
+        runner.result = made(false);
+        assert_eq!(outcome(&store, "2026-02-04T12:00:00Z", &mut runner), ran);
+        let skipped = outcome(&store, "2026-02-05T12:00:00Z", &mut runner);
+        assert_eq!(skipped, Outcome::SkippedUnchanged);
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod store;
 
 pub use cadence::{Cadence, CadenceError, CronSchedule};
 pub use due::{
-    Decision, Order, Outcome, RunMonitor, TickReport, changed_files, decide, tick, trigger,
+    Decision, Order, Outcome, RunMade, RunMonitor, TickReport, changed_files, decide, tick, trigger,
 };
 pub use record::{
     FileMark, Monitor, MonitorError, MonitorFilters, MonitorStatus, NewMonitor, monitor_id,

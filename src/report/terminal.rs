@@ -25,10 +25,10 @@ fn score(value: Option<f64>) -> String {
 fn plain(text: &str) -> String {
     let mut out: String = text
         .chars()
-        .take(80)
+        .take(200)
         .map(|c| if c.is_control() { '\u{fffd}' } else { c })
         .collect();
-    if text.chars().nth(80).is_some() {
+    if text.chars().nth(200).is_some() {
         out.push('…');
     }
     out
@@ -46,6 +46,15 @@ pub fn text(summary: &Summary) -> String {
     let _ = write_worst(&mut out, summary);
     let _ = write_problems(&mut out, summary);
     let _ = write_end(&mut out, summary);
+    out
+}
+
+/// What judges and batches did, as text; empty without judges.
+pub fn judges(summary: &Summary) -> String {
+    let mut out = String::new();
+    // Writing to a String can't fail.
+    let _ = write_judges(&mut out, summary);
+    let _ = write_batches(&mut out, summary);
     out
 }
 
@@ -202,6 +211,14 @@ fn write_conversations(out: &mut String, s: &Summary) -> std::fmt::Result {
         grouped(c.failed),
         grouped(c.pending)
     )?;
+    for (reason, count) in &c.without_score {
+        writeln!(
+            out,
+            "  {} without score: {}",
+            grouped(*count),
+            plain(reason)
+        )?;
+    }
     if !c.metrics.is_empty() {
         let mut metrics: Vec<_> = c.metrics.iter().collect();
         metrics.sort_by(|a, b| a.average_score.total_cmp(&b.average_score));
@@ -276,7 +293,7 @@ fn write_problems(out: &mut String, s: &Summary) -> std::fmt::Result {
     for (count, what) in [
         (
             s.failed_signals,
-            "traces with a metric that failed (status FAILED)",
+            "traces with a metric that failed (status FAILED); the reasons are in `scores`",
         ),
         (
             s.pending_signals,

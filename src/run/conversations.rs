@@ -182,6 +182,8 @@ pub struct ConversationSummary {
     pub failed: u64,
     /// Sessions for which the judge was not asked.
     pub pending: u64,
+    /// Why conversations have no score: reasons with how many have them, the commonest first; at most five.
+    pub without_score: Vec<(String, u64)>,
     /// Sessions that passed.
     pub passed: u64,
     /// Mean overall score of those with scores, 0 to 100.
@@ -446,9 +448,19 @@ fn reason_of(verdict: &Verdict) -> String {
     }
 }
 
+/// The five commonest reasons, the commonest first.
+fn commonest(reasons: std::collections::BTreeMap<String, u64>) -> Vec<(String, u64)> {
+    let mut reasons: Vec<(String, u64)> = reasons.into_iter().collect();
+    reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    reasons.truncate(5);
+    reasons
+}
+
 /// Counts over all conversations of a run.
 #[derive(Default)]
 struct Tally {
+    /// Why there is no score, and how often.
+    reasons: std::collections::BTreeMap<String, u64>,
     judged: u64,
     failed: u64,
     pending: u64,
@@ -469,6 +481,9 @@ impl Tally {
                 self.failed += 1;
                 self.distribution.add_failure();
             }
+        }
+        if one.score().is_none() {
+            *self.reasons.entry(one.reason.clone()).or_default() += 1;
         }
         let verdict = one.verdict.as_ref();
         self.results.push(CaseResult {
@@ -505,6 +520,7 @@ impl Tally {
             model: request.model.clone(),
             conversations: self.results.len() as u64,
             judged: self.judged,
+            without_score: commonest(self.reasons),
             failed: self.failed,
             pending: self.pending,
             passed: run.passed_count as u64,

@@ -87,6 +87,8 @@ pub(super) struct Origins<'a> {
     pub request: Option<&'a RequestRecord>,
     /// The name of the run, if it has another than its directory.
     pub name: Option<&'a str>,
+    /// The monitor that the run is of.
+    pub monitor_id: Option<&'a str>,
 }
 
 /// Writes the manifest of a run over traces.
@@ -146,6 +148,9 @@ pub(super) fn write_over<'f>(
     if let Some(manifest) = manifest.as_object_mut() {
         if let Some(name) = origins.name {
             manifest.insert("name".into(), name.into());
+        }
+        if let Some(monitor) = origins.monitor_id {
+            manifest.insert("monitor_id".into(), monitor.into());
         }
         if let Some(request) = origins.request {
             manifest.insert("request".into(), json!(request));

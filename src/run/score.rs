@@ -48,6 +48,10 @@ pub struct ScoreRequest {
     pub judge: Option<JudgeRequest>,
     /// Write report.html.
     pub report: bool,
+    /// A name beside that of the directory.
+    pub name: Option<String>,
+    /// The monitor that the run is of.
+    pub monitor_id: Option<String>,
     /// The request as it was given, for the manifest.
     pub record: RequestRecord,
 }
@@ -270,7 +274,11 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
             judge: judge.as_ref().map(|(judge, _)| judge.described()).into(),
             signals: request.signals.as_deref(),
             request: Some(&record),
-            name: request.retry().map(|retry| retry.name.as_str()),
+            name: request
+                .retry()
+                .map(|retry| retry.name.as_str())
+                .or(request.name.as_deref()),
+            monitor_id: request.monitor_id.as_deref(),
         },
         &summary,
     )?;

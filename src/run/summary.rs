@@ -238,6 +238,12 @@ impl Summary {
         self.gates.iter().all(|gate| gate.passed)
     }
 
+    /// Whether something waits for a later run: a cap was reached, or a batch is not back.
+    pub fn pending(&self) -> bool {
+        let conversations = self.judge.as_ref().and_then(|j| j.conversations.as_ref());
+        self.pending_signals > 0 || conversations.is_some_and(|c| c.pending > 0)
+    }
+
     /// Whether everything that was read was scored.
     pub fn complete(&self) -> bool {
         let conversations = self.judge.as_ref().and_then(|j| j.conversations.as_ref());

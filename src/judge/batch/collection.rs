@@ -89,7 +89,8 @@ async fn collect_one(
         give_up(ledger, client.retries().attempts, batch)?;
         return Ok(Collected::default());
     };
-    ledger.batch_stands(&batch.key, &found.id, found.status.as_str())?;
+    let id = batch.id.as_deref().unwrap_or(&found.id);
+    ledger.batch_stands(&batch.key, id, found.status.as_str())?;
     if !found.status.is_final() {
         return Ok(Collected {
             open: 1,
@@ -188,6 +189,7 @@ fn end_with_results(
     let price = prices.of_batch(&batch.model);
     let mut join = ResultJoin::new(ledger.waiting_in(&batch.key)?);
     let mut ended = Collected::default();
+    let mut bad = 0;
     let attempts = client.retries().attempts;
     let status = (found.status.as_str(), None);
     ledger.end_batch(batch, status, attempts, |rows| {
@@ -213,6 +215,7 @@ fn end_with_results(
                         write.put(&result);
                     }
                 })?;
+                bad += u64::from(replies) * read.bad;
                 if replies && read.bad > 0 {
                     let first = read.bad_lines.first();
                     tracing::warn!(batch = %found.id, lines = read.bad, ?first, "lines of results can't be read");
@@ -226,6 +229,21 @@ fn end_with_results(
         let summary = join.finish();
         if summary.unknown > 0 {
             tracing::warn!(batch = %found.id, lines = summary.unknown, "results of calls that were not asked");
+        }
+        if summary.duplicates > 0 {
+            tracing::warn!(batch = %found.id, lines = summary.duplicates, "calls with more than one result; the first reply stands");
+        }
+        let came = summary.replied + summary.failed;
+        let promised = found.request_counts.completed + found.request_counts.failed;
+        let whole = found.status == BatchStatus::Completed;
+        if !summary.missing.is_empty() && ((came as u64) < promised || (whole && bad > 0)) {
+            // Paid answers are in there somewhere: the batch stays open.
+            return Err(BatchDeskError::Incomplete {
+                batch: batch.name().to_owned(),
+                came,
+                asked: came + summary.missing.len(),
+                bad,
+            });
         }
         let message = format!("the batch is {} and has no result of it", found.status.as_str());
         for hash in &summary.missing {

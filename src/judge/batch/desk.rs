@@ -15,7 +15,7 @@ use super::client::{BatchClient, BatchClientError};
 use super::collection::{Collected, collect, give_up};
 use super::{BatchLimits, RequestFileError, RequestFiles};
 use crate::judge::budget::{Budget, SetAside};
-use crate::judge::call::{Call, CallHash, Usage};
+use crate::judge::call::{Call, CallHash};
 use crate::judge::ledger::{BatchRequest, CallLabel, InBatch, Ledger, LedgerError};
 use crate::judge::price::{Price, PriceTable};
 use crate::judge::provider::name_at_endpoint;
@@ -38,6 +38,20 @@ pub enum BatchDeskError {
         batch: String,
         /// What went wrong.
         error: BatchClientError,
+    },
+    /// The files of results are not whole.
+    #[error(
+        "batch {batch}: its files hold {came} results of {asked}, and {bad} lines can't be read; run again later, or give it up with `nightmill judge --forget {batch}`: its questions are asked again then"
+    )]
+    Incomplete {
+        /// The provider's id of it.
+        batch: String,
+        /// Results that were read.
+        came: usize,
+        /// Calls in it.
+        asked: usize,
+        /// Lines that can't be read.
+        bad: u64,
     },
     /// The ledger.
     #[error(transparent)]
@@ -284,7 +298,7 @@ impl BatchDesk {
             }
             let usage = match self.ledger.answer(&hash)? {
                 Some(reply) => reply.usage,
-                None => Some(Usage::default()),
+                None => self.ledger.used_by_failure(&hash)?,
             };
             if let Some((aside, price)) = queue.asides.remove(&hash) {
                 budget.settle(aside, usage, price);

@@ -238,10 +238,12 @@ fn text(content: &Value) -> Option<String> {
 
 fn usage(usage: &Value) -> Option<BatchUsage> {
     let details = &usage["prompt_tokens_details"];
+    // No call has so many tokens: such a number counts nothing.
+    let tokens = |count: &Value| count.as_u64().filter(|n| *n <= 1 << 40);
     Some(BatchUsage {
-        prompt: usage["prompt_tokens"].as_u64()?,
-        completion: usage["completion_tokens"].as_u64()?,
-        cached: details["cached_tokens"].as_u64().unwrap_or(0),
+        prompt: tokens(&usage["prompt_tokens"])?,
+        completion: tokens(&usage["completion_tokens"])?,
+        cached: tokens(&details["cached_tokens"]).unwrap_or(0),
     })
 }
 

@@ -7,6 +7,7 @@ use rusqlite::{OptionalExtension, params};
 
 use super::{Ledger, LedgerError};
 use crate::judge::call::{CallErrorKind, CallHash, Reply, Usage};
+use crate::judge::service::billed_for_failure;
 
 pub(super) const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS batches (
@@ -35,6 +36,7 @@ CREATE TABLE IF NOT EXISTS batch_requests (
     told_to TEXT
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS requests_of_batch ON batch_requests (batch);
+CREATE INDEX IF NOT EXISTS attempts_of_call ON attempts (hash);
 ";
 
 /// A call on its way into a batch.
@@ -180,6 +182,43 @@ impl Ledger {
             }
         };
         query().map_err(|e| self.failed(&e))
+    }
+
+    /// Tokens of the last try of a call that failed in a batch; `None` if the provider did not count them, none if it was not run or
+    /// its kind of failure is not billed.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub fn used_by_failure(&self, hash: &CallHash) -> Result<Option<Usage>, LedgerError> {
+        let connection = self.connection();
+        let query = || {
+            connection
+                .prepare_cached(
+                    "SELECT status, prompt_tokens, completion_tokens FROM attempts WHERE hash = ?1 \
+                     ORDER BY id DESC LIMIT 1",
+                )?
+                .query_row([hash.as_str()], |row| {
+                    Ok((
+                        row.get::<_, String>(0)?,
+                        row.get::<_, Option<u64>>(1)?,
+                        row.get::<_, Option<u64>>(2)?,
+                    ))
+                })
+                .optional()
+        };
+        let last = query().map_err(|e| self.failed(&e))?;
+        Ok(match last {
+            None => Some(Usage::default()),
+            Some((_, Some(prompt), Some(completion))) => Some(Usage {
+                prompt,
+                completion,
+                cached: 0,
+            }),
+            Some((status, ..)) => match CallErrorKind::named(&status) {
+                Some(kind) => billed_for_failure(kind),
+                None => Some(Usage::default()),
+            },
+        })
     }
 
     /// Writes down a batch that is about to be created.

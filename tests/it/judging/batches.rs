@@ -389,6 +389,44 @@ fn a_batch_that_is_lost_is_named_and_can_be_given_up() {
     assert_eq!((judge.batches().len(), lines_run(&judge)), (2, vec![1; 2]));
 }
 
+/// What is no file of results takes nothing from anybody: it is fetched again.
+#[test]
+fn results_that_are_not_whole_leave_the_batch_open() {
+    let scene = Scene::new(&traces(3));
+    let judge = ScriptedJudge::start(script);
+    judge.plan_batches(|_| BatchPlan {
+        validating: 0,
+        in_progress: 0,
+        ..BatchPlan::default()
+    });
+    expect(3, &mut batch(&scene, &judge, "confidence", "run"));
+    judge.interfere(|asked| {
+        let page = Answer::Garbage(b"<html>busy</html>".to_vec());
+        asked.route().ends_with("content").then_some(page)
+    });
+    let ran = expect(2, &mut judge_command(&scene, &judge, &["--collect"]));
+    assert!(ran.stderr.contains("0 results of 3"), "{ran:?}");
+    judge.interfere(|_| None);
+    expect(0, &mut batch(&scene, &judge, "confidence", "run"));
+    assert_eq!((judge.batches().len(), lines_run(&judge)), (1, vec![1; 3]));
+}
+
+#[test]
+fn what_a_blocked_reply_cost_counts_against_the_cap() {
+    let scene = Scene::new(&traces(12));
+    let judge = ScriptedJudge::start(|asked| {
+        let reply = crate::scripted_judge::Reply::from(reply_to(asked, 0.5));
+        Answer::Reply(reply.finish(crate::scripted_judge::Finish::ContentFilter))
+    });
+    let mut command = batch_to_the_end(&scene, &judge, "confidence", "run");
+    command.args(["--price", "openai/test=0:1000", "--judge-max-output", "20"]);
+    expect(3, command.args(["--max-cost", "0.1"]));
+    let summary = summary(&scene.at("run"));
+    let cost = summary["judge"]["spend"][0]["cost"].as_f64().unwrap();
+    assert!(cost > 0.0 && cost <= 0.1, "{cost}");
+    assert_eq!(count(&scene.at("run"), "SUCCESS"), 0);
+}
+
 #[test]
 fn an_endpoint_without_batches_stops_the_run_with_a_word() {
     let scene = Scene::new(&traces(2));
