@@ -112,7 +112,8 @@ pub struct JudgeSettings {
     #[arg(long, value_name = "DOLLARS")]
     #[serde(deserialize_with = "text")]
     pub max_cost: Option<String>,
-    /// Dollars for a million tokens: openai/gpt-4o=2.5:10 (input:output, or input:output:cached input)
+    /// Dollars for a million tokens: openai/gpt-4o=2.5:10 (input:output, or input:output:cached input); not halved
+    /// in batches, as shipped prices are
     #[arg(long, value_name = "MODEL=PRICE,...", value_delimiter = ',')]
     #[serde(deserialize_with = "pairs")]
     pub price: Option<Vec<String>>,

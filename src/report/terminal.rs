@@ -108,13 +108,13 @@ fn write_counts(out: &mut String, s: &Summary) -> std::fmt::Result {
 fn write_metrics(out: &mut String, s: &Summary) -> std::fmt::Result {
     writeln!(
         out,
-        "\n{:<18} {:>8} {:>9} {:>7} {:>7} {:>7} {:>7} {:>7}  at or above",
+        "\n{:<20} {:>8} {:>9} {:>7} {:>7} {:>7} {:>7} {:>7}  at or above",
         "metric", "level", "scored", "mean", "min", "p10", "median", "p90"
     )?;
     for m in &s.metrics {
         writeln!(
             out,
-            "{:<18} {:>8} {:>9} {:>7} {:>7} {:>7} {:>7} {:>7}  {} ≥ {}",
+            "{:<20} {:>8} {:>9} {:>7} {:>7} {:>7} {:>7} {:>7}  {} ≥ {}",
             m.name,
             m.level,
             grouped(m.count),
