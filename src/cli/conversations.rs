@@ -10,6 +10,7 @@ use super::progress::ProgressBar;
 use super::{AnyError, Outcome, outcome, request};
 use crate::config::{Settings, SettingsError};
 use crate::metric::CONVERSATION;
+use crate::report::plain;
 use crate::run::{
     CacheChoice, ConversationSummary, Progress, Summary, TableCounts, TurnsRequest, judge_turns,
 };
@@ -249,14 +250,6 @@ fn write_notes(out: &mut String, s: &Summary, counts: &TableCounts) -> std::fmt:
         writeln!(out, "\nnotes")?;
     }
     notes.iter().try_for_each(|note| writeln!(out, "  {note}"))
-}
-
-/// Control characters of names never reach the terminal.
-fn plain(text: &str) -> String {
-    let shown = text.chars().take(200);
-    shown
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect()
 }
 
 #[cfg(test)]

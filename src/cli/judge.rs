@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::Args;
 use serde::Serialize;
@@ -175,8 +175,7 @@ async fn collect(settings: &Settings, ledger: &Arc<Ledger>) -> Result<Collected,
     }
     let desk = BatchDesk::new(client, Arc::clone(ledger), prices, rules.limits)?;
     let until = Instant::now() + rules.wait;
-    let pause = rules.poll.max(Duration::from_millis(1));
-    Ok(desk.wait(until, pause, None).await?)
+    Ok(desk.wait(until, rules.poll, None).await?)
 }
 
 fn text(listing: &Listing) -> String {

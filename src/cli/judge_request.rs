@@ -380,7 +380,8 @@ pub(super) fn batch_rules(given: &JudgeSettings) -> Result<BatchRules, SettingsE
     )?;
     Ok(BatchRules {
         wait: seconds("batch-wait", &given.batch_wait, 60.0, 0.0)?,
-        poll: seconds("batch-poll", &given.batch_poll, 1.0, 60.0)?,
+        // Never so often that an endpoint is only asked how it goes.
+        poll: seconds("batch-poll", &given.batch_poll, 1.0, 60.0)?.max(Duration::from_millis(10)),
         limits: BatchLimits {
             lines: lines.unwrap_or(usual.lines),
             bytes: bytes.map_or(usual.bytes, |bytes| bytes as u64),

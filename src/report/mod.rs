@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::metric::round4;
 use crate::run::{Rules, ShownSession, Summary};
 
-pub use terminal::{judges, text};
+pub use terminal::{judges, plain, text};
 
 const TEMPLATE: &str = include_str!("report.html.j2");
 /// A report names at most this many input files.

@@ -21,8 +21,8 @@ fn score(value: Option<f64>) -> String {
     value.map_or_else(|| "     –".into(), |v| format!("{v:.4}"))
 }
 
-/// Control characters of ids and names never reach the terminal.
-fn plain(text: &str) -> String {
+/// A text for the terminal: no control characters, at most 200 characters.
+pub fn plain(text: &str) -> String {
     let mut out: String = text
         .chars()
         .take(200)

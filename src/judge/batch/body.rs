@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::judge::Call;
 use crate::judge::model_name::reasons;
 
-/// The request that a call is, for the model that its endpoint calls `name`: the same one that is sent without batches.
+/// The request that a call is, for the model that its endpoint calls `name`: what is sent without batches, too.
 pub(super) fn chat_completion(call: &Call, name: &str) -> Value {
     let mut body = json!({
         "model": name,

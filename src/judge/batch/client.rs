@@ -228,7 +228,11 @@ impl BatchClient {
             let request = self.request(reqwest::Method::GET, &path);
             let mut answer = self.answer(WHAT, request).await?;
             loop {
-                let piece = answer.chunk().await;
+                let piece = tokio::time::timeout(SILENCE, answer.chunk()).await;
+                let Ok(piece) = piece else {
+                    let message = "the file stopped in its middle".into();
+                    return Err(self.failed(WHAT, CallErrorKind::Timeout, message));
+                };
                 match piece.map_err(|e| self.lost(WHAT, &e))? {
                     Some(piece) => target.write_all(&piece).map_err(unwritable)?,
                     None => return Ok(()),
@@ -266,7 +270,9 @@ impl BatchClient {
         if status.is_success() {
             return Ok(answer);
         }
-        let body = answer.text().await.unwrap_or_default();
+        // Whatever of the error's text comes in time.
+        let body = tokio::time::timeout(SILENCE, answer.text()).await;
+        let body = body.ok().and_then(Result::ok).unwrap_or_default();
         let message = format!("status {}: {}", status.as_u16(), body.trim());
         let kind = kind_of_status(status.as_u16(), &message, false);
         Err(self.failed(what, kind, message))
