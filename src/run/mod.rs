@@ -1,75 +1,53 @@
 //! Runs: from a request to a finished run directory.
 
 mod aggregate;
-mod cap_use;
-mod conversation_rows;
-mod conversation_run;
-mod conversation_sessions;
 mod conversations;
 mod directory;
-mod edit_scores;
 mod embed;
 mod engine;
 mod error;
-mod explanation;
-mod history;
-mod import_scores;
-mod judge_questions;
-mod judge_request;
-mod judge_summary;
-mod judged_comparison;
-mod judged_runs;
-mod judgements;
+mod finished;
 mod judging;
 mod manifest;
-mod manual_rows;
-mod metric_draft;
 mod passes;
-mod plan;
 mod quarantine_rows;
 mod request_record;
-mod retry;
-mod retry_conversations;
 mod score;
 mod score_rows;
 mod session_rows;
 mod signals_file;
-mod stored_table;
 mod summary;
 mod table_writer;
-mod tabled_sessions;
 mod trace_rows;
-mod transcript_of_traces;
-mod turns_and_cases;
 mod worst;
 
 pub use aggregate::{AggregateRequest, aggregate};
-pub use cap_use::CapUse;
-pub use conversation_run::{TurnsRequest, judge_turns};
+pub use conversations::from_tables::{TurnsRequest, judge_turns};
+pub use conversations::tabled_sessions::TableCounts;
 pub use conversations::{ConversationRequest, ConversationSummary};
 pub use directory::{PartialFile, RunDirectory};
-pub use edit_scores::{Edited, edit_scores};
 pub use embed::{EmbedRequest, EmbedSummary, embed};
 pub use engine::{CacheChoice, EngineRequest, Gpu, Target, load_service};
 pub use error::RunError;
-pub use explanation::{Explanation, explain};
-pub use history::{
+pub use finished::edit_scores::{Edited, edit_scores};
+pub use finished::explanation::{Explanation, explain};
+pub use finished::history::{
     HistoryError, RunStatus, ScoreQuery, StoredRun, find_runs, read_run, read_scores,
     stored_metrics,
 };
-pub use import_scores::{Imported, ScoresError, import_scores};
-pub use judge_request::{BatchRules, JudgeRequest};
-pub use judge_summary::{JudgeSummary, JudgedMetricSummary};
-pub use judged_comparison::{JudgedComparison, compare_judged};
-pub use judged_runs::{ConversationFigures, JudgedRun, holds_conversations, read_judged};
-pub use manual_rows::RowError;
-pub use metric_draft::draft_metric;
-pub use plan::{PlanSummary, PlannedMetric, plan};
+pub use finished::import_scores::{Imported, ScoresError, import_scores};
+pub use finished::judged_comparison::{JudgedComparison, compare_judged};
+pub use finished::judged_runs::{ConversationFigures, JudgedRun, holds_conversations, read_judged};
+pub use finished::manual_rows::RowError;
+pub use finished::retry::{Retry, RetryError};
+pub use judging::cap_use::CapUse;
+pub use judging::metric_draft::draft_metric;
+pub use judging::plan::{PlanSummary, PlannedMetric, plan};
+pub use judging::request::{BatchRules, JudgeRequest};
+pub use judging::summary::{JudgeSummary, JudgedMetricSummary};
 pub use request_record::{RecordedFile, RequestRecord};
-pub use retry::{Retry, RetryError};
 pub use score::{Progress, ScoreRequest, score};
 pub use summary::{Distribution, Gate, GateResult, MetricSummary, Summary, WorstSession};
-pub use tabled_sessions::TableCounts;
 pub use worst::ShownSession;
 
 /// What decides a score beside the traces and the model.

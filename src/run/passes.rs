@@ -8,12 +8,6 @@ use std::sync::Arc;
 use arrow::array::AsArray;
 use datafusion::prelude::{DataFrame, SessionContext};
 
-use super::conversation_sessions::{self, ChosenSession};
-use super::conversations::{self, Conversations};
-use super::judge_request::JudgeRequest;
-use super::judge_summary::{self, JudgeSummary};
-use super::judgements::Judgements;
-use super::judging;
 use super::score_rows::ModelLabel;
 use super::session_rows::{SessionCounts, SessionRows};
 use super::signals_file::GivenSignals;
@@ -25,6 +19,12 @@ use crate::engine::{
 };
 use crate::judge::JudgeService;
 use crate::metric::SIGNALS;
+use crate::run::conversations::from_traces::{self, ChosenSession};
+use crate::run::conversations::{self, Conversations};
+use crate::run::judging::judgements::Judgements;
+use crate::run::judging::request::JudgeRequest;
+use crate::run::judging::summary::{self, JudgeSummary};
+use crate::run::judging::traces;
 use crate::trace::{
     BatchLimits, DocumentSource, ReadOptions, SourceFile, TraceColumns, TraceSource,
     repeated_trace_ids,
@@ -136,7 +136,7 @@ impl Passes<'_> {
                 .await
         };
         let mut judged = judge.in_rounds(judges, once).await?;
-        judged.summary.batches = judge_summary::batch_counts(judges)?;
+        judged.summary.batches = summary::batch_counts(judges)?;
         Ok(judged)
     }
 
@@ -151,20 +151,20 @@ impl Passes<'_> {
         passing: Option<&HashSet<String>>,
     ) -> Result<Judged, RunError> {
         let rules = &self.request.rules;
-        let selection = judging::select(judge, documents, passing, self.merge_repeated)?;
+        let selection = traces::select(judge, documents, passing, self.merge_repeated)?;
         let chosen = selection.count();
         tracing::info!(traces = chosen, "judging");
         let sessions = match &judge.conversation {
             None => Vec::new(),
-            Some(_) => conversation_sessions::choose(documents, &selection, self.merge_repeated)?,
+            Some(_) => from_traces::choose(documents, &selection, self.merge_repeated)?,
         };
-        let traces = match judging::judged_metrics(rules).is_empty() {
+        let traces = match traces::judged_metrics(rules).is_empty() {
             true => None,
             false => {
                 let store = Judgements::create(&run.work())?;
                 let documents = Arc::clone(documents);
                 let judged =
-                    judging::judge_all(judge, rules, judges, documents, selection, given, store);
+                    traces::judge_all(judge, rules, judges, documents, selection, given, store);
                 Some(judged.await?)
             }
         };
@@ -173,7 +173,7 @@ impl Passes<'_> {
             .await?;
         let of_sessions = conversations.as_ref().map(|c| c.summary.clone());
         let summary =
-            judge_summary::summarise(judge, rules, judges, chosen, traces.as_ref(), of_sessions)?;
+            summary::summarise(judge, rules, judges, chosen, traces.as_ref(), of_sessions)?;
         Ok(Judged {
             traces,
             conversations,

@@ -5,11 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use super::engine::runtime;
-use super::judge_request::JudgeRequest;
-use super::judging;
 use super::passes::{self, Passes};
 use super::quarantine_rows;
-use super::retry_conversations;
 use super::session_rows::SessionCounts;
 use super::signals_file::GivenSignals;
 use super::trace_rows::TraceCounts;
@@ -19,6 +16,9 @@ use super::{
 };
 use crate::embed::{EmbeddingCounts, EmbeddingService};
 use crate::metric::CONVERSATION;
+use crate::run::finished::retry_conversations;
+use crate::run::judging::request::JudgeRequest;
+use crate::run::judging::traces;
 use crate::trace::{
     Code, ColumnMap, OnBadFile, Quarantine, SourceFormat, TraceColumns, TraceSource, discover,
 };
@@ -166,7 +166,7 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
     inputs.extend(request.engine.model.clone());
     inputs.extend(request.judge.as_ref().map(|judge| judge.ledger.clone()));
     // Providers, keys and the ledger are checked before anything takes time.
-    let judges = judging::judged_metrics(rules);
+    let judges = traces::judged_metrics(rules);
     let judge = match &request.judge {
         Some(judge) if !judges.is_empty() || judge.conversation.is_some() => {
             Some((judge, judge.service(&judges)?))

@@ -10,11 +10,11 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema, SchemaRef, TimeUnit};
 
-use super::judgements::Status;
 use super::score_rows::{ModelLabel, ScoreRow, ScoreRows, scores_schema};
 use super::summary::WorstSession;
 use super::table_writer::{TableWriter, part_path};
 use super::{Distribution, Rules, RunDirectory, RunError};
+use crate::run::judging::judgements::Status;
 
 /// How many sessions the summary and the report show.
 const WORST: usize = 10;

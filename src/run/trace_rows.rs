@@ -11,7 +11,6 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Float64Type, Int32Type, Schema, SchemaRef, TimeUnit};
 
-use super::judgements::{Judgement, Judgements, Status};
 use super::score_rows::{ModelLabel, ScoreRow, ScoreRows, label, scores_schema};
 use super::table_writer::TableWriter;
 use super::{Distribution, Rules, RunDirectory, RunError};
@@ -19,6 +18,7 @@ use crate::engine::unpack_loop_record;
 use crate::metric::agent_reliability::step_risk;
 use crate::metric::coherence::Coherence;
 use crate::metric::{Metadata, NonFinite, Signals, round4};
+use crate::run::judging::judgements::{Judgement, Judgements, Status};
 
 pub(super) fn traces_schema() -> SchemaRef {
     let number = |name| Field::new(name, DataType::Float64, true);

@@ -7,11 +7,12 @@ use async_trait::async_trait;
 use serde_json::json;
 
 use super::*;
-use crate::judge::conversation::{Catalogue, JudgeConfig};
+use crate::judge::conversation::{Catalogue, ConversationJudge, JudgeConfig, RunBars};
 use crate::judge::{
-    BreakerRules, Budget, CallError, Caps, Judge, Ledger, PriceTable, ProviderSettings, RateGate,
-    RateLimits, Retries, ServiceParts,
+    BreakerRules, Budget, Call, CallError, Caps, Judge, Ledger, PriceTable, ProviderSettings,
+    RateGate, RateLimits, Retries, ServiceParts,
 };
+use crate::run::conversations::from_traces::SessionKey;
 
 type Answers = fn(&Call) -> Result<Reply, CallError>;
 

@@ -11,12 +11,12 @@ use arrow::array::{
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use serde_json::{Value, json};
 
-use super::conversations::{ConversationRequest, JudgedConversation};
-use super::score_rows::{ScoreRow, ScoreRows, scores_schema};
-use super::table_writer::{TableWriter, part_path};
-use super::{Rules, RunDirectory, RunError};
 use crate::judge::conversation::{MetricScore, OutcomeResult, RunSummary, TokenUsage, Verdict};
 use crate::metric::CONVERSATION;
+use crate::run::conversations::{ConversationRequest, JudgedConversation};
+use crate::run::score_rows::{ScoreRow, ScoreRows, scores_schema};
+use crate::run::table_writer::{TableWriter, part_path};
+use crate::run::{Rules, RunDirectory, RunError};
 
 /// Conversations that are written together.
 const ROWS_AT_ONCE: usize = 512;
@@ -25,7 +25,7 @@ const ROWS_AT_ONCE: usize = 512;
 type Column = (Field, ArrayRef);
 
 /// Writes judged conversations in the order given.
-pub(super) struct ConversationTables {
+pub(in crate::run) struct ConversationTables {
     verdicts: TableWriter,
     metric_scores: TableWriter,
     outcomes: TableWriter,
@@ -102,7 +102,7 @@ impl ConversationTables {
 
 /// Scores of conversations that wait for the other scores of the run.
 #[derive(Debug)]
-pub(super) struct ConversationScores {
+pub(in crate::run) struct ConversationScores {
     folder: PathBuf,
     last_part: u64,
 }

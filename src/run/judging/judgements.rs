@@ -5,11 +5,11 @@ use std::path::Path;
 
 use rusqlite::{Connection, params};
 
-use super::RunError;
+use crate::run::RunError;
 
 /// How a metric of one trace ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Status {
+pub(in crate::run) enum Status {
     /// It has a score.
     Success,
     /// It failed; it has none.
@@ -31,7 +31,7 @@ impl Status {
 
 /// One judged metric of one trace.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Judgement {
+pub(in crate::run) struct Judgement {
     pub metric: String,
     pub status: Status,
     /// Unrounded; there exactly if the status is success.
@@ -44,7 +44,7 @@ pub(super) struct Judgement {
 
 /// Ends of a metric over all traces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ends {
+pub(in crate::run) struct Ends {
     pub judged: u64,
     pub failed: u64,
     pub pending: u64,
@@ -52,7 +52,7 @@ pub(super) struct Ends {
 
 /// Judgements by trace.
 #[derive(Debug)]
-pub(super) struct Judgements {
+pub(in crate::run) struct Judgements {
     connection: Connection,
     folder: std::path::PathBuf,
     /// By metric.

@@ -1,18 +1,18 @@
 //! Single questions to the judge of conversations, outside of a scoring run: through the ledger and inside the caps like
 //! all others.
 
-use super::RunError;
-use super::conversations::ConversationRequest;
-use super::engine::runtime;
-use super::judge_request::JudgeRequest;
 use crate::judge::{
     Call, CallCounts, CallLabel, JudgeService, PromptLabel, Reply, SYSTEM_MESSAGE, Spend,
     Unanswered,
 };
 use crate::metric::CONVERSATION;
+use crate::run::RunError;
+use crate::run::conversations::ConversationRequest;
+use crate::run::engine::runtime;
+use crate::run::judging::request::JudgeRequest;
 
 /// Asks one question after the other.
-pub(super) struct Questions {
+pub(in crate::run) struct Questions {
     conversation: ConversationRequest,
     service: JudgeService,
     runtime: tokio::runtime::Runtime,

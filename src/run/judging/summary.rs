@@ -2,13 +2,14 @@
 
 use serde::Serialize;
 
-use super::conversations::ConversationSummary;
-use super::judge_request::JudgeRequest;
-use super::judgements::Judgements;
-use super::judging::judged_metrics;
-use super::{CapUse, Rules, RunError, cap_use};
 use crate::judge::batch::BatchCounts;
 use crate::judge::{CallCounts, JudgeService, Spend};
+use crate::run::conversations::ConversationSummary;
+use crate::run::judging::cap_use;
+use crate::run::judging::judgements::Judgements;
+use crate::run::judging::request::JudgeRequest;
+use crate::run::judging::traces::judged_metrics;
+use crate::run::{CapUse, Rules, RunError};
 
 /// What judging a run came to.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -51,13 +52,15 @@ pub struct JudgedMetricSummary {
 }
 
 /// What became of batches, if calls go into batches.
-pub(super) fn batch_counts(service: &JudgeService) -> Result<Option<BatchCounts>, RunError> {
+pub(in crate::run) fn batch_counts(
+    service: &JudgeService,
+) -> Result<Option<BatchCounts>, RunError> {
     let counts = service.batches();
     counts.map_err(|e| RunError::Plan(e.to_string()))
 }
 
 /// The summary of a judged run. `store` holds what was said of traces, if any metric of traces was asked for.
-pub(super) fn summarise(
+pub(in crate::run) fn summarise(
     request: &JudgeRequest,
     rules: &Rules,
     service: &JudgeService,

@@ -7,7 +7,7 @@ use crate::judge::conversation::{Case, Turn};
 use crate::trace::{BadRow, TableColumns};
 
 /// The table of turns: one row a turn. Its `timestamp` is of no use to a judge.
-pub(super) const TURNS: TableColumns = TableColumns {
+pub(in crate::run) const TURNS: TableColumns = TableColumns {
     table: "turns",
     names: &[
         "session_id",
@@ -24,7 +24,7 @@ pub(super) const TURNS: TableColumns = TableColumns {
 };
 
 /// The table of cases: one row a transcript. `expected_outcomes` of older files may be an object, also as JSON text.
-pub(super) const CASES: TableColumns = TableColumns {
+pub(in crate::run) const CASES: TableColumns = TableColumns {
     table: "cases",
     names: &[
         "session_id",
@@ -50,7 +50,7 @@ pub(super) const CASES: TableColumns = TableColumns {
 };
 
 /// The session of a row: a text that is not empty, or a whole number.
-pub(super) fn session_of(cells: &Map<String, Value>) -> Result<String, BadRow> {
+pub(in crate::run) fn session_of(cells: &Map<String, Value>) -> Result<String, BadRow> {
     let found = cells.get("session_id").and_then(id);
     found.ok_or_else(|| BadRow::value("session_id", "neither a text nor a whole number"))
 }
@@ -64,7 +64,7 @@ fn id(value: &Value) -> Option<String> {
 }
 
 /// The turn of a row.
-pub(super) fn turn_of(cells: Map<String, Value>) -> Result<Turn, BadRow> {
+pub(in crate::run) fn turn_of(cells: Map<String, Value>) -> Result<Turn, BadRow> {
     for column in ["turn_index", "role"] {
         if !cells.contains_key(column) {
             return Err(BadRow::value(column, "null"));
@@ -81,7 +81,7 @@ pub(super) fn turn_of(cells: Map<String, Value>) -> Result<Turn, BadRow> {
 }
 
 /// The case of a row.
-pub(super) fn case_of(mut cells: Map<String, Value>) -> Result<Case, BadRow> {
+pub(in crate::run) fn case_of(mut cells: Map<String, Value>) -> Result<Case, BadRow> {
     for name in ["session_id", "test_case"] {
         if let Some(Value::Number(number)) = cells.get(name) {
             let text = number.to_string();

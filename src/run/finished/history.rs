@@ -9,12 +9,12 @@ use chrono::{DateTime, Utc};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::directory::MANIFEST;
-use super::stored_table::{cell, for_each_batch, number, numbers, text};
 use crate::analytics::{DataType as ValueType, ScoreFilter, ScoreRecord, ScoreStatus};
+use crate::run::directory::MANIFEST;
+use crate::run::finished::stored_table::{cell, for_each_batch, number, numbers, text};
 use crate::selection::instant;
 
-pub(super) const SUMMARY: &str = "summary.json";
+pub(in crate::run) const SUMMARY: &str = "summary.json";
 const SCORES: &str = "scores";
 
 /// Why a run, or its scores, can't be read.
@@ -43,7 +43,7 @@ pub enum HistoryError {
 }
 
 impl HistoryError {
-    pub(super) fn damaged(run: &Path, file: &str, problem: impl ToString) -> Self {
+    pub(in crate::run) fn damaged(run: &Path, file: &str, problem: impl ToString) -> Self {
         Self::Damaged {
             run: run.to_owned(),
             file: file.to_owned(),
@@ -213,7 +213,10 @@ pub fn read_run(path: &Path) -> Result<StoredRun, HistoryError> {
     })
 }
 
-pub(super) fn read_json<T: DeserializeOwned>(run: &Path, file: &str) -> Result<T, HistoryError> {
+pub(in crate::run) fn read_json<T: DeserializeOwned>(
+    run: &Path,
+    file: &str,
+) -> Result<T, HistoryError> {
     let bytes = fs::read(run.join(file)).map_err(|e| HistoryError::damaged(run, file, e))?;
     serde_json::from_slice(&bytes).map_err(|e| HistoryError::damaged(run, file, e))
 }

@@ -7,17 +7,17 @@ use std::sync::Arc;
 use futures::StreamExt;
 use serde_json::{Map, Value};
 
-use super::judge_request::JudgeRequest;
-use super::judgements::{Judgement, Judgements, Status};
-use super::signals_file::GivenSignals;
-use super::{Rules, RunError};
 use crate::judge::{Evidence, JudgeService, JudgedMetric, Unjudged, judge_trace, judged_metric};
 use crate::metric::Method;
+use crate::run::judging::judgements::{Judgement, Judgements, Status};
+use crate::run::judging::request::JudgeRequest;
+use crate::run::signals_file::GivenSignals;
+use crate::run::{Rules, RunError};
 use crate::selection::Ranking;
 use crate::trace::{DocumentSource, Members, TextAt, TraceDocument, merge_documents};
 
 /// The judged metrics of traces that rules ask for.
-pub(super) fn judged_metrics(rules: &Rules) -> Vec<&'static dyn JudgedMetric> {
+pub(in crate::run) fn judged_metrics(rules: &Rules) -> Vec<&'static dyn JudgedMetric> {
     let judged = |name: &&String| {
         crate::metric::find(name).is_some_and(|metric| metric.method == Method::Judge)
     };
@@ -31,14 +31,14 @@ pub(super) fn judged_metrics(rules: &Rules) -> Vec<&'static dyn JudgedMetric> {
 
 /// A trace that is judged: its id and its rows.
 #[derive(Clone, Debug)]
-pub(super) struct Chosen {
+pub(in crate::run) struct Chosen {
     trace_id: String,
     rows: usize,
 }
 
 /// The traces to judge and where they are, in the order of files.
 #[derive(Debug)]
-pub(super) struct Selection {
+pub(in crate::run) struct Selection {
     /// Rows with a trace id that were looked at.
     pub rows_seen: u64,
     places: Vec<(TextAt, u32)>,
@@ -60,7 +60,7 @@ impl Selection {
 
 /// Chooses the traces to judge. `passing` are those that pass the condition on signals, if there is one; `repeated` says that
 /// several rows may make one trace.
-pub(super) fn select(
+pub(in crate::run) fn select(
     request: &JudgeRequest,
     documents: &DocumentSource,
     passing: Option<&HashSet<String>>,
@@ -132,7 +132,7 @@ pub(super) fn select(
 }
 
 /// Judges the chosen traces by all judged metrics of the rules. Signals that were given are not asked for again.
-pub(super) async fn judge_all(
+pub(in crate::run) async fn judge_all(
     request: &JudgeRequest,
     rules: &Rules,
     service: &JudgeService,
@@ -166,7 +166,7 @@ pub(super) async fn judge_all(
 }
 
 /// Reads the chosen traces and hands them on, rows of one trace as one.
-pub(super) fn read_chosen(
+pub(in crate::run) fn read_chosen(
     documents: &DocumentSource,
     selection: &Selection,
     sender: tokio::sync::mpsc::Sender<TraceDocument>,

@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use serde::Serialize;
 
-use super::RunError;
-use super::conversation_sessions::{Conversation, SessionKey, groups};
-use super::turns_and_cases::{case_of, session_of, turn_of};
 use crate::judge::conversation::{Case, Turn, takes_part};
+use crate::run::RunError;
+use crate::run::conversations::from_traces::{Conversation, SessionKey, groups};
+use crate::run::conversations::turns_and_cases::{case_of, session_of, turn_of};
 use crate::selection::{Ranking, SamplingRate};
 use crate::trace::{BadRow, RowAt, RowRun, TableSource, push_row};
 
@@ -43,7 +43,7 @@ pub struct TableCounts {
 
 /// The opened tables of a run.
 #[derive(Debug)]
-pub(super) struct Tables {
+pub(in crate::run) struct Tables {
     pub turns: TableSource,
     pub cases: Option<TableSource>,
     merged: AtomicU64,
@@ -51,7 +51,7 @@ pub(super) struct Tables {
 
 /// A transcript that is judged, and where its rows are.
 #[derive(Debug)]
-pub(super) struct TabledSession {
+pub(in crate::run) struct TabledSession {
     session_id: String,
     turns: Vec<RowRun>,
     case: Option<RowRun>,
@@ -70,7 +70,7 @@ impl TabledSession {
 
 /// Which transcripts are judged.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Choice {
+pub(in crate::run) struct Choice {
     /// Drafts and archived cases too.
     pub all_statuses: bool,
     /// The share of them, by session id.

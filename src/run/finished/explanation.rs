@@ -2,15 +2,15 @@
 
 use serde::Serialize;
 
-use super::RunError;
-use super::judge_questions::Questions;
-use super::judge_request::JudgeRequest;
-use super::judged_comparison::JudgedComparison;
 use crate::judge::conversation::{
     CauseAnalysis, Suggestions, cause_prompt, cause_prompt_version, read_causes, read_suggestions,
     suggestions_prompt, suggestions_prompt_version,
 };
 use crate::judge::{CallCounts, PromptLabel, Spend};
+use crate::run::RunError;
+use crate::run::finished::judged_comparison::JudgedComparison;
+use crate::run::judging::questions::Questions;
+use crate::run::judging::request::JudgeRequest;
 
 /// Likely causes and suggestions, as far as the judge answered.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

@@ -5,22 +5,22 @@
 
 use std::ops::ControlFlow;
 
-use super::conversation_sessions::{self, Conversation};
-use super::conversations::ConversationRequest;
-use super::judge_request::JudgeRequest;
-use super::judgements::Status;
-use super::judging;
-use super::retry::Retry;
-use super::{RunError, ScoreRequest};
 use crate::judge::conversation::SchemaPlace;
 use crate::judge::{Ledger, endpoint_of};
+use crate::run::conversations::ConversationRequest;
+use crate::run::conversations::from_traces::{self, Conversation};
+use crate::run::finished::retry::Retry;
+use crate::run::judging::judgements::Status;
+use crate::run::judging::request::JudgeRequest;
+use crate::run::judging::traces;
+use crate::run::{RunError, ScoreRequest};
 use crate::trace::{DocumentSource, SourceFile};
 
 /// Looks up the conversations of the old run in the ledger. `repeated` says that several rows may make one trace.
 ///
 /// # Errors
 /// [`RunError::Request`] if one that has a score would be asked, and paid, again.
-pub(super) fn prepare(
+pub(in crate::run) fn prepare(
     request: &ScoreRequest,
     files: &[SourceFile],
     repeated: bool,
@@ -32,8 +32,8 @@ pub(super) fn prepare(
         return Ok(());
     };
     let documents = DocumentSource::new(files.to_vec(), request.map.clone());
-    let selection = judging::select(judge, &documents, None, repeated)?;
-    let sessions = conversation_sessions::choose(&documents, &selection, repeated)?;
+    let selection = traces::select(judge, &documents, None, repeated)?;
+    let sessions = from_traces::choose(&documents, &selection, repeated)?;
     let ledger = Ledger::open(&judge.ledger).map_err(|e| RunError::Request(e.to_string()))?;
     let old = Old {
         retry,
@@ -42,7 +42,7 @@ pub(super) fn prepare(
         ledger,
     };
     let (mut unknown, mut failed) = (0u64, None);
-    conversation_sessions::read_conversations(&documents, &sessions, |conversation| {
+    from_traces::read_conversations(&documents, &sessions, |conversation| {
         match old.known(&conversation) {
             Ok(known) => unknown += u64::from(!known),
             Err(e) => failed = Some(e),

@@ -5,17 +5,17 @@ use std::ops::ControlFlow;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::conversation_sessions::{self, ChosenSession};
-use super::conversations::ConversationRequest;
-use super::engine::runtime;
-use super::judge_request::JudgeRequest;
-use super::judging;
-use super::passes::{self, Passes};
-use super::signals_file::GivenSignals;
-use super::{RunError, ScoreRequest, load_service};
 use crate::judge::conversation::SchemaPlace;
 use crate::judge::{Call, Evidence, JudgedMetric, Ledger, endpoint_of};
 use crate::metric::CONVERSATION;
+use crate::run::conversations::ConversationRequest;
+use crate::run::conversations::from_traces::{self, ChosenSession};
+use crate::run::engine::runtime;
+use crate::run::judging::request::JudgeRequest;
+use crate::run::judging::traces;
+use crate::run::passes::{self, Passes};
+use crate::run::signals_file::GivenSignals;
+use crate::run::{RunError, ScoreRequest, load_service};
 use crate::trace::{DocumentSource, discover};
 
 /// What a metric would ask.
@@ -66,7 +66,7 @@ const USUAL_CONVERSATION_REPLY_TOKENS: u64 = 4 * USUAL_REPLY_TOKENS;
 /// # Errors
 /// [`RunError`]. Nothing is sent, no key is needed, and no run directory is made.
 pub fn plan(request: &ScoreRequest, judge: &JudgeRequest) -> Result<PlanSummary, RunError> {
-    let metrics = judging::judged_metrics(&request.rules);
+    let metrics = traces::judged_metrics(&request.rules);
     let files = discover(&request.paths, request.format)?;
     let work = tempfile::tempdir().map_err(|e| RunError::write(&std::env::temp_dir(), e))?;
     let runtime = runtime(request.engine.threads)?;
@@ -88,7 +88,7 @@ pub fn plan(request: &ScoreRequest, judge: &JudgeRequest) -> Result<PlanSummary,
         }
     };
     let documents = DocumentSource::new(files, request.map.clone());
-    let selection = judging::select(judge, &documents, passing.as_ref(), repeated)?;
+    let selection = traces::select(judge, &documents, passing.as_ref(), repeated)?;
     let answers = Answers::of(judge)?;
     let mut planned: Vec<PlannedMetric> = metrics
         .iter()
@@ -102,7 +102,7 @@ pub fn plan(request: &ScoreRequest, judge: &JudgeRequest) -> Result<PlanSummary,
     std::thread::scope(|scope| -> Result<(), RunError> {
         // Dropped on every way out of here: the reader must not wait for a listener that has gone.
         let mut receiver = receiver;
-        let reading = scope.spawn(|| judging::read_chosen(&documents, &selection, sender));
+        let reading = scope.spawn(|| traces::read_chosen(&documents, &selection, sender));
         while let Some(document) = receiver.blocking_recv() {
             let trace_id = document.trace_id;
             let evidence = Evidence::new(
@@ -135,7 +135,7 @@ pub fn plan(request: &ScoreRequest, judge: &JudgeRequest) -> Result<PlanSummary,
             .map_err(|_| RunError::Plan("reading traces broke off".into()))?
     })?;
     if let Some(conversation) = &judge.conversation {
-        let sessions = conversation_sessions::choose(&documents, &selection, repeated)?;
+        let sessions = from_traces::choose(&documents, &selection, repeated)?;
         planned.push(conversations(
             conversation,
             &documents,
@@ -215,7 +215,7 @@ fn conversations(
         ..PlannedMetric::default()
     };
     let mut failed = None;
-    conversation_sessions::read_conversations(documents, sessions, |conversation| {
+    from_traces::read_conversations(documents, sessions, |conversation| {
         let asked = request.judge.request(
             &conversation.case,
             &conversation.turns,

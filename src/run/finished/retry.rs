@@ -10,19 +10,19 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::directory::MANIFEST;
-use super::history::{HistoryError, read_json};
-use super::judgements::{Judgement, Judgements, Status};
-use super::request_record::RequestRecord;
-use super::stored_table::{cell, for_each_batch, number, numbers, text};
-use super::{Rules, RunError, ScoreRequest, StoredRun};
 use crate::embed::EmbeddingService;
 use crate::judge::judged_metric;
 use crate::metric::CONVERSATION;
+use crate::run::directory::MANIFEST;
+use crate::run::finished::history::{HistoryError, read_json};
+use crate::run::finished::stored_table::{cell, for_each_batch, number, numbers, text};
+use crate::run::judging::judgements::{Judgement, Judgements, Status};
+use crate::run::request_record::RequestRecord;
+use crate::run::{Rules, RunError, ScoreRequest, StoredRun};
 use crate::selection::{Ids, SamplingRate, TraceFilters};
 
 /// A session by project and id.
-pub(super) type Session = (Option<String>, String);
+pub(in crate::run) type Session = (Option<String>, String);
 
 /// Why the failures of a run can't be asked again.
 #[derive(Debug, thiserror::Error)]
@@ -103,7 +103,7 @@ impl Retry {
     /// [`RetryError`].
     pub fn of(old: StoredRun) -> Result<Self, RetryError> {
         let manifest: OldManifest = read_json(&old.path, MANIFEST)?;
-        let summary: OldSummary = read_json(&old.path, super::history::SUMMARY)?;
+        let summary: OldSummary = read_json(&old.path, crate::run::finished::history::SUMMARY)?;
         let given_name = manifest.name.as_deref().unwrap_or(&old.name);
         let mut retry = Self {
             name: format!("Retry: {given_name}"),
@@ -257,23 +257,23 @@ impl Retry {
     }
 
     /// Whether a metric of a trace is to be asked again.
-    pub(super) fn asks(&self, trace_id: &str, metric: &str) -> bool {
+    pub(in crate::run) fn asks(&self, trace_id: &str, metric: &str) -> bool {
         let failed = self.failed.get(trace_id);
         failed.is_some_and(|metrics| metrics.iter().any(|m| m == metric))
     }
 
     /// How a conversation ended in the old run.
-    pub(super) fn status(&self, session: &Session) -> Option<Status> {
+    pub(in crate::run) fn status(&self, session: &Session) -> Option<Status> {
         self.conversations.get(session).copied()
     }
 
     /// Traces that the old run chose.
-    pub(super) fn chosen(&self) -> usize {
+    pub(in crate::run) fn chosen(&self) -> usize {
         usize::try_from(self.traces).unwrap_or(usize::MAX)
     }
 
     /// Checks that the model is the old run's: with another, scores that did not fail would change too.
-    pub(super) fn check_model(&self, service: &EmbeddingService) -> Result<(), RunError> {
+    pub(in crate::run) fn check_model(&self, service: &EmbeddingService) -> Result<(), RunError> {
         match &self.model {
             Some(old) if old.sha256 != service.model().sha256 => Err(RunError::Request(format!(
                 "the embedding model is not the one of the run `{}` (SHA-256 {}), so that other scores would change; put that model \
@@ -285,7 +285,11 @@ impl Retry {
     }
 
     /// Puts what judges said in the old run, and did not fail, into the store of the new one.
-    pub(super) fn carry(&self, rules: &Rules, store: &mut Judgements) -> Result<(), RunError> {
+    pub(in crate::run) fn carry(
+        &self,
+        rules: &Rules,
+        store: &mut Judgements,
+    ) -> Result<(), RunError> {
         let mut stopped = None;
         let read = self.for_each_judgement(|trace_id, judgement| {
             if self.asks(trace_id, &judgement.metric) || !rules.wants(&judgement.metric) {

@@ -7,14 +7,14 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::directory::MANIFEST;
-use super::history::{HistoryError, SUMMARY, StoredRun, read_json};
-use super::stored_table::{
-    cell, flag, flags, for_each_batch, number, numbers, text, whole_number, whole_numbers,
-};
 use crate::judge::conversation::{
     Breakdown, CaseBreakdown, CaseResult, ComparedCase, Label, MetricScore, MetricValue, RunBars,
     RunSummary, by_case, by_metric, by_tier, summarise,
+};
+use crate::run::directory::MANIFEST;
+use crate::run::finished::history::{HistoryError, SUMMARY, StoredRun, read_json};
+use crate::run::finished::stored_table::{
+    cell, flag, flags, for_each_batch, number, numbers, text, whole_number, whole_numbers,
 };
 
 const VERDICTS: &str = "judge_verdicts";

@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::RunError;
-use super::conversations::ConversationRequest;
-use super::retry::Retry;
 use crate::judge::batch::{BatchClient, BatchDesk, BatchDeskError, BatchLimits};
 use crate::judge::{
     AskingRules, BreakerRules, Budget, Caps, HttpJudge, Judge, JudgeService, JudgedMetric, Ledger,
     PriceTable, ProviderSettings, RateGate, RateLimits, Retries, ServiceParts, WhenTooLong,
     endpoint_of,
 };
+use crate::run::RunError;
+use crate::run::conversations::ConversationRequest;
+use crate::run::finished::retry::Retry;
 use crate::selection::{SamplingRate, TraceFilters};
 
 /// What a run asks judges, and within which bounds.
@@ -85,7 +85,7 @@ impl JudgeRequest {
     }
 
     /// Everything that decides what judges say and whom they are asked about, for the manifest; no secrets.
-    pub(super) fn described(&self) -> Value {
+    pub(in crate::run) fn described(&self) -> Value {
         let conversation = self.conversation.as_ref().map(|c| {
             json!({
                 "model": c.model,
@@ -128,7 +128,7 @@ impl JudgeRequest {
     ///
     /// # Errors
     /// Those of `once`, and [`RunError::Plan`] if batches can't be submitted or collected.
-    pub(super) async fn in_rounds<T>(
+    pub(in crate::run) async fn in_rounds<T>(
         &self,
         service: &JudgeService,
         once: impl AsyncFn() -> Result<T, RunError>,
@@ -154,7 +154,7 @@ impl JudgeRequest {
     ///
     /// # Errors
     /// [`RunError::Request`].
-    pub(super) fn service(
+    pub(in crate::run) fn service(
         &self,
         metrics: &[&'static dyn JudgedMetric],
     ) -> Result<JudgeService, RunError> {

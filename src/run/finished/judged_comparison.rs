@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::judged_runs::{ConversationFigures, JudgedRun};
 use crate::judge::conversation::{
     Change, RunComparison, RunDifferences, RunSnapshot, Thresholds, compare, differences,
 };
+use crate::run::finished::judged_runs::{ConversationFigures, JudgedRun};
 
 /// Settings that say how judges are asked, and are no part of the configuration of metrics.
 const ASKING: [&str; 3] = ["url", "temperature", "max_output_tokens"];

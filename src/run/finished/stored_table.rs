@@ -11,7 +11,7 @@ use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
-use super::history::HistoryError;
+use crate::run::finished::history::HistoryError;
 
 /// Rows that are in memory at once while a table is read.
 const BATCH_ROWS: usize = 8192;
@@ -20,7 +20,7 @@ const BATCH_ROWS: usize = 8192;
 ///
 /// # Errors
 /// [`HistoryError::Damaged`] with the part, if it can't be read or `each` finds a problem.
-pub(super) fn for_each_batch(
+pub(in crate::run) fn for_each_batch(
     run: &Path,
     table: &str,
     columns: &[&str],
@@ -74,7 +74,7 @@ fn column<'b>(batch: &'b RecordBatch, name: &str) -> Result<&'b ArrayRef, String
 }
 
 /// A column of texts, whatever their encoding.
-pub(super) fn text(batch: &RecordBatch, name: &str) -> Result<StringArray, String> {
+pub(in crate::run) fn text(batch: &RecordBatch, name: &str) -> Result<StringArray, String> {
     let texts = arrow::compute::cast(column(batch, name)?, &DataType::Utf8)
         .map_err(|e| format!("column `{name}`: {e}"))?;
     let texts = texts.as_string_opt::<i32>().cloned();
@@ -82,7 +82,7 @@ pub(super) fn text(batch: &RecordBatch, name: &str) -> Result<StringArray, Strin
 }
 
 /// A column of numbers.
-pub(super) fn numbers(batch: &RecordBatch, name: &str) -> Result<Float64Array, String> {
+pub(in crate::run) fn numbers(batch: &RecordBatch, name: &str) -> Result<Float64Array, String> {
     let numbers = column(batch, name)?.as_primitive_opt::<Float64Type>();
     numbers
         .cloned()
@@ -90,7 +90,7 @@ pub(super) fn numbers(batch: &RecordBatch, name: &str) -> Result<Float64Array, S
 }
 
 /// A column of whole numbers of any width; all null where the table lacks it.
-pub(super) fn whole_numbers(batch: &RecordBatch, name: &str) -> Result<Int64Array, String> {
+pub(in crate::run) fn whole_numbers(batch: &RecordBatch, name: &str) -> Result<Int64Array, String> {
     let Some(found) = batch.column_by_name(name) else {
         return Ok(Int64Array::new_null(batch.num_rows()));
     };
@@ -102,7 +102,7 @@ pub(super) fn whole_numbers(batch: &RecordBatch, name: &str) -> Result<Int64Arra
 }
 
 /// A column of true and false.
-pub(super) fn flags(batch: &RecordBatch, name: &str) -> Result<BooleanArray, String> {
+pub(in crate::run) fn flags(batch: &RecordBatch, name: &str) -> Result<BooleanArray, String> {
     let flags = column(batch, name)?.as_boolean_opt();
     flags
         .cloned()
@@ -110,22 +110,22 @@ pub(super) fn flags(batch: &RecordBatch, name: &str) -> Result<BooleanArray, Str
 }
 
 /// The text in a row; none if it is null.
-pub(super) fn cell(texts: &StringArray, row: usize) -> Option<&str> {
+pub(in crate::run) fn cell(texts: &StringArray, row: usize) -> Option<&str> {
     texts.is_valid(row).then(|| texts.value(row))
 }
 
 /// The number in a row; none if it is null.
-pub(super) fn number(numbers: &Float64Array, row: usize) -> Option<f64> {
+pub(in crate::run) fn number(numbers: &Float64Array, row: usize) -> Option<f64> {
     numbers.is_valid(row).then(|| numbers.value(row))
 }
 
 /// The whole number in a row; none if it is null.
-pub(super) fn whole_number(numbers: &Int64Array, row: usize) -> Option<i64> {
+pub(in crate::run) fn whole_number(numbers: &Int64Array, row: usize) -> Option<i64> {
     numbers.is_valid(row).then(|| numbers.value(row))
 }
 
 /// True or false in a row; none if it is null.
-pub(super) fn flag(flags: &BooleanArray, row: usize) -> Option<bool> {
+pub(in crate::run) fn flag(flags: &BooleanArray, row: usize) -> Option<bool> {
     flags.is_valid(row).then(|| flags.value(row))
 }
 

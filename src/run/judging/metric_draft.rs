@@ -1,13 +1,13 @@
 //! A metric of conversations drafted by a judge from a description (specification of conversations, section 13). It is
 //! shown, never saved.
 
-use super::RunError;
-use super::judge_questions::Questions;
-use super::judge_request::JudgeRequest;
 use crate::judge::PromptLabel;
 use crate::judge::conversation::{
     Catalogue, CustomMetric, draft_prompt, draft_prompt_version, read_draft,
 };
+use crate::run::RunError;
+use crate::run::judging::questions::Questions;
+use crate::run::judging::request::JudgeRequest;
 
 /// Replies that are read before the judge is given up on.
 const ATTEMPTS: usize = 3;

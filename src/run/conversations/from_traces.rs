@@ -10,10 +10,10 @@ use std::ops::ControlFlow;
 
 use serde_json::{Map, Value};
 
-use super::RunError;
-use super::judging::Selection;
-use super::transcript_of_traces::transcript;
 use crate::judge::conversation::{Case, Turn};
+use crate::run::RunError;
+use crate::run::conversations::transcript_of_traces::transcript;
+use crate::run::judging::traces::Selection;
 use crate::selection::parse_instant;
 use crate::trace::{DocumentSource, Members, TextAt, merge_documents};
 
@@ -22,14 +22,14 @@ const MOST_ROWS: usize = 4096;
 
 /// What names a session. Orders by project, then by id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct SessionKey {
+pub(in crate::run) struct SessionKey {
     pub project_id: Option<String>,
     pub session_id: String,
 }
 
 /// A session that is judged, and where the rows of each of its traces are.
 #[derive(Debug)]
-pub(super) struct ChosenSession {
+pub(in crate::run) struct ChosenSession {
     key: SessionKey,
     traces: Vec<Vec<TextAt>>,
 }
@@ -42,7 +42,7 @@ impl ChosenSession {
 
 /// A session as the judge reads it.
 #[derive(Debug)]
-pub(super) struct Conversation {
+pub(in crate::run) struct Conversation {
     pub key: SessionKey,
     /// How many traces it has; none where it comes from a table of turns.
     pub traces: Option<usize>,
@@ -55,7 +55,7 @@ pub(super) struct Conversation {
 /// The sessions that have at least one of the selected traces, in the order of their keys, with all of their traces:
 /// also those that the filters leave out, since a conversation is judged whole. `repeated` says that several rows may
 /// make one trace.
-pub(super) fn choose(
+pub(in crate::run) fn choose(
     documents: &DocumentSource,
     selection: &Selection,
     repeated: bool,
@@ -140,7 +140,7 @@ fn label(members: &Map<String, Value>, name: &str) -> Option<String> {
 }
 
 /// Reads sessions in the order given and makes conversations of them; `each` says whether to go on.
-pub(super) fn read_conversations(
+pub(in crate::run) fn read_conversations(
     documents: &DocumentSource,
     sessions: &[ChosenSession],
     mut each: impl FnMut(Conversation) -> ControlFlow<()>,
@@ -167,7 +167,11 @@ pub(super) fn read_conversations(
 }
 
 /// Cuts sessions into groups of at most `most` rows, or of one session.
-pub(super) fn groups<S>(sessions: &[S], most: usize, rows_of: impl Fn(&S) -> usize) -> Vec<&[S]> {
+pub(in crate::run) fn groups<S>(
+    sessions: &[S],
+    most: usize,
+    rows_of: impl Fn(&S) -> usize,
+) -> Vec<&[S]> {
     let mut groups = Vec::new();
     let (mut rest, mut count, mut rows) = (sessions, 0, 0);
     for session in sessions {

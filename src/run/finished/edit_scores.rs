@@ -18,13 +18,14 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::directory::MANIFEST;
-use super::history::read_json;
-use super::import_scores::ScoresError;
-use super::manual_rows::{EDITED, GivenRow, RowError, data_type_named, read_rows};
-use super::stored_table::{cell, text};
-use super::{RunDirectory, RunError, StoredRun, manifest, stored_table, table_writer};
 use crate::metric::round4;
+use crate::run::directory::MANIFEST;
+use crate::run::finished::history::read_json;
+use crate::run::finished::import_scores::ScoresError;
+use crate::run::finished::manual_rows::{EDITED, GivenRow, RowError, data_type_named, read_rows};
+use crate::run::finished::stored_table;
+use crate::run::finished::stored_table::{cell, text};
+use crate::run::{RunDirectory, RunError, StoredRun, manifest, table_writer};
 
 /// What was edited.
 #[derive(Clone, Debug, Serialize)]

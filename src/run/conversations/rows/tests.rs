@@ -11,9 +11,9 @@ use crate::judge::conversation::{
     CaseLatency, Catalogue, ConversationJudge, JudgeConfig, JudgeError, Label, RunBars, Tier,
 };
 use crate::metric::SignalWeights;
-use crate::run::conversation_sessions::SessionKey;
 use crate::run::conversations::Recorded;
-use crate::run::judgements::Status;
+use crate::run::conversations::from_traces::SessionKey;
+use crate::run::judging::judgements::Status;
 use crate::text::TextMode;
 
 fn rules() -> Rules {

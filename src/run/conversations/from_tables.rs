@@ -3,17 +3,17 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::conversations::{self, Listener};
-use super::engine::runtime;
-use super::judge_request::JudgeRequest;
-use super::judge_summary;
-use super::quarantine_rows;
-use super::score::{Stages, gate_results};
-use super::tabled_sessions::{Choice, Tables};
-use super::turns_and_cases::{CASES, TURNS};
-use super::{Distribution, JudgeSummary, Progress, Rules, RunDirectory, RunError, Summary};
-use super::{TableCounts, manifest};
 use crate::metric::{CONVERSATION, find};
+use crate::run::conversations::tabled_sessions::{Choice, Tables};
+use crate::run::conversations::turns_and_cases::{CASES, TURNS};
+use crate::run::conversations::{self, Listener};
+use crate::run::engine::runtime;
+use crate::run::judging::request::JudgeRequest;
+use crate::run::judging::summary;
+use crate::run::quarantine_rows;
+use crate::run::score::{Stages, gate_results};
+use crate::run::{Distribution, JudgeSummary, Progress, Rules, RunDirectory, RunError, Summary};
+use crate::run::{TableCounts, manifest};
 use crate::trace::{Code, OnBadFile, Quarantine, SourceFile, SourceFormat, TableSource, discover};
 
 /// A validated request.
@@ -110,7 +110,7 @@ pub fn judge_turns(
         tables: Some(counts.clone()),
         ..judged.summary
     };
-    let judge = judge_summary::summarise(
+    let judge = summary::summarise(
         &request.judge,
         &request.rules,
         &service,

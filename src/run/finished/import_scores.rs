@@ -14,15 +14,15 @@ use arrow::datatypes::{DataType as ArrowType, Int32Type};
 use serde::Serialize;
 use serde_json::json;
 
-use super::directory::MANIFEST;
-use super::history::HistoryError;
-use super::manual_rows::{CheckedValue, GivenRow, IMPORTED, RowError, read_rows};
-use super::score_rows::scores_schema;
-use super::stored_table::{cell, for_each_batch, text};
-use super::table_writer::TableWriter;
-use super::{RunDirectory, RunError, StoredRun, manifest};
 use crate::analytics::DataType;
 use crate::metric::round4;
+use crate::run::directory::MANIFEST;
+use crate::run::finished::history::HistoryError;
+use crate::run::finished::manual_rows::{CheckedValue, GivenRow, IMPORTED, RowError, read_rows};
+use crate::run::finished::stored_table::{cell, for_each_batch, text};
+use crate::run::score_rows::scores_schema;
+use crate::run::table_writer::TableWriter;
+use crate::run::{RunDirectory, RunError, StoredRun, manifest};
 
 /// Rows that are written together.
 const ROWS_AT_ONCE: usize = 8192;

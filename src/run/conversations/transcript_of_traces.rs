@@ -30,7 +30,7 @@ const ASSISTANT: &[&str] = &["assistant", "ai", "model"];
 const SYSTEM: &[&str] = &["system", "developer"];
 
 /// The transcript of a session. `traces` are the members of its trace documents, in any order.
-pub(super) fn transcript(
+pub(in crate::run) fn transcript(
     project_id: Option<&str>,
     session_id: &str,
     mut traces: Vec<Map<String, Value>>,

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use super::RunError;
-use super::judge_request::JudgeRequest;
-use super::judgements::Judgements;
 use crate::judge::JudgeService;
+use crate::run::RunError;
+use crate::run::judging::judgements::Judgements;
+use crate::run::judging::request::JudgeRequest;
 
 /// A cap of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -21,7 +21,7 @@ pub struct CapUse {
 }
 
 /// The caps of a run after it has asked. `store` holds what was said of traces, if any metric of traces was asked for.
-pub(super) fn caps_of(
+pub(in crate::run) fn caps_of(
     request: &JudgeRequest,
     service: &JudgeService,
     store: Option<&Judgements>,

@@ -12,7 +12,7 @@ use crate::analytics::DataType;
 use crate::trace::{SourceFormat, canonical_trace_id, discover, nearest};
 
 /// Columns of an import.
-pub(super) const IMPORTED: [&str; 7] = [
+pub(in crate::run) const IMPORTED: [&str; 7] = [
     "trace_id",
     "name",
     "value",
@@ -22,7 +22,7 @@ pub(super) const IMPORTED: [&str; 7] = [
     "metadata",
 ];
 /// Columns of an edit.
-pub(super) const EDITED: [&str; 5] = ["trace_id", "name", "value", "reason", "metadata"];
+pub(in crate::run) const EDITED: [&str; 5] = ["trace_id", "name", "value", "reason", "metadata"];
 
 /// Where scores come from, by the words of tables.
 const SOURCES: [&str; 3] = ["AUTOMATED", "ANNOTATION", "PROGRAMMATIC"];
@@ -54,7 +54,7 @@ pub enum RowError {
 
 /// A value that fits its type.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct CheckedValue {
+pub(in crate::run) struct CheckedValue {
     /// As tables hold it.
     pub text: String,
     /// The number of a numeric one.
@@ -90,7 +90,7 @@ impl CheckedValue {
 }
 
 /// A data type by its word in tables, in any case.
-pub(super) fn data_type_named(word: &str) -> Result<DataType, String> {
+pub(in crate::run) fn data_type_named(word: &str) -> Result<DataType, String> {
     match word.to_ascii_uppercase().as_str() {
         "NUMERIC" => Ok(DataType::Numeric),
         "BOOLEAN" => Ok(DataType::Boolean),
@@ -103,7 +103,7 @@ pub(super) fn data_type_named(word: &str) -> Result<DataType, String> {
 
 /// A row with the place that it came from. Columns that are missing or null are not in it.
 #[derive(Debug)]
-pub(super) struct GivenRow {
+pub(in crate::run) struct GivenRow {
     path: PathBuf,
     row: u64,
     cells: Map<String, Value>,
@@ -199,7 +199,7 @@ impl GivenRow {
 ///
 /// # Errors
 /// [`RowError`].
-pub(super) fn read_rows(given: &str, columns: &[&str]) -> Result<Vec<GivenRow>, RowError> {
+pub(in crate::run) fn read_rows(given: &str, columns: &[&str]) -> Result<Vec<GivenRow>, RowError> {
     let files = discover(&[given.to_owned()], None).map_err(|e| RowError::File {
         path: given.into(),
         problem: e.to_string(),

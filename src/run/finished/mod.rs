@@ -1,0 +1,12 @@
+//! What is done with finished runs: listing and reading them, comparing them, scores of people, asking again what failed.
+
+pub(in crate::run) mod edit_scores;
+pub(in crate::run) mod explanation;
+pub(in crate::run) mod history;
+pub(in crate::run) mod import_scores;
+pub(in crate::run) mod judged_comparison;
+pub(in crate::run) mod judged_runs;
+pub(in crate::run) mod manual_rows;
+pub(in crate::run) mod retry;
+pub(in crate::run) mod retry_conversations;
+pub(in crate::run) mod stored_table;
