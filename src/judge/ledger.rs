@@ -1,18 +1,24 @@
 //! The ledger: every call to a judge, in one SQLite file that outlives runs.
 //!
-//! An answer that is in here is never paid for twice. Writes go through SQLite's write-ahead log, so that a process that is
-//! killed leaves a whole file; several processes may share one.
+//! An answer that is in here is never paid for twice, and a question that one run is asking is not asked by another
+//! (`claims.rs`). Writes go through SQLite's write-ahead log, so that a process that is killed leaves a whole file; several
+//! processes may share one.
 
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 mod batches;
+mod claims;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
 pub use batches::{BatchEnd, BatchRequest, BatchRows, InBatch, OpenBatch};
+pub use claims::Claim;
+
+use claims::SignOfLife;
 
 use super::call::{Call, CallErrorKind, CallHash, Reply, Usage};
 
@@ -29,7 +35,7 @@ pub struct LedgerError {
 /// How long a write waits for another process.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Counts up when the tables change.
-const FORMAT: i64 = 2;
+const FORMAT: i64 = 3;
 /// Marks the file as a ledger: `nmil`.
 const APPLICATION: i64 = 0x6e6d_696c;
 
@@ -129,6 +135,8 @@ pub struct Spend {
 pub struct Ledger {
     path: PathBuf,
     run: String,
+    /// Of the run that makes claims; held until the ledger is closed. Locked after the connection, never before.
+    sign_of_life: Mutex<Option<SignOfLife>>,
     connection: Mutex<Connection>,
 }
 
@@ -198,14 +206,18 @@ impl Ledger {
         }
         connection
             .execute_batch(&format!(
-                "BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION}; {TABLES} {} PRAGMA user_version = {FORMAT}; COMMIT;",
-                batches::TABLES
+                "BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION}; {TABLES} {} {} PRAGMA user_version = {FORMAT}; COMMIT;",
+                batches::TABLES,
+                claims::TABLES
             ))
             .map_err(|e| failed(e.to_string()))?;
+        static OPENED: AtomicU64 = AtomicU64::new(0);
         let now = chrono::Utc::now().format("%Y%m%dT%H%M%S%.6f");
+        let nth = OPENED.fetch_add(1, Relaxed);
         Ok(Self {
             path: path.to_owned(),
-            run: format!("{now}-{}", std::process::id()),
+            run: format!("{now}-{}-{nth}", std::process::id()),
+            sign_of_life: Mutex::default(),
             connection: Mutex::new(connection),
         })
     }
@@ -213,6 +225,14 @@ impl Ledger {
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The folder of the file.
+    pub(in crate::judge) fn folder(&self) -> &Path {
+        let folder = self.path.parent();
+        folder
+            .filter(|f| !f.as_os_str().is_empty())
+            .unwrap_or(Path::new("."))
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
@@ -279,7 +299,7 @@ impl Ledger {
         query().map_err(|e| self.failed(&e))
     }
 
-    /// Writes an attempt, and with it the answer if there is one: both or neither.
+    /// Writes an attempt, and with it the answer if there is one: both or neither. An answer ends this run's claim.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -345,6 +365,9 @@ impl Ledger {
                         latency,
                         now,
                     ])?;
+                transaction
+                    .prepare_cached(claims::RELEASE)?
+                    .execute([hash.as_str(), &self.run])?;
             }
             transaction.commit()
         };
@@ -415,109 +438,4 @@ fn is_busy(error: &rusqlite::Error) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::call::tests::call;
-    use super::*;
-
-    const LABEL: CallLabel<'_> = CallLabel {
-        metric: "confidence",
-        stage: "score",
-    };
-
-    fn reply() -> Reply {
-        Reply {
-            text: "{\"confidence\": 0.5}".into(),
-            model: "test-1".into(),
-            usage: Some(Usage {
-                prompt: 10,
-                completion: 5,
-                cached: 3,
-            }),
-            cut_off: false,
-        }
-    }
-
-    #[test]
-    fn answers_and_spend_outlive_the_process() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("deep/ledger.db");
-        let (asked, hash) = (call("a"), call("a").hash("here"));
-        {
-            let ledger = Ledger::open(&path).unwrap();
-            assert_eq!(ledger.answer(&hash).unwrap(), None);
-            let failed = Attempt {
-                status: "timeout",
-                message: Some("late"),
-                usage: None,
-                cost: None,
-                latency: Duration::from_millis(7),
-            };
-            ledger
-                .record(&hash, &asked, "here", LABEL, &failed, None)
-                .unwrap();
-            let answered = Attempt {
-                status: "answered",
-                message: None,
-                usage: reply().usage,
-                cost: Some(0.25),
-                latency: Duration::from_millis(9),
-            };
-            ledger
-                .record(&hash, &asked, "here", LABEL, &answered, Some(&reply()))
-                .unwrap();
-            let spend = ledger.spend().unwrap();
-            assert_eq!(
-                (spend[0].attempts, spend[0].answered, spend[0].prompt_tokens),
-                (2, 1, 10)
-            );
-        }
-        let ledger = Ledger::open(&path).unwrap();
-        assert_eq!(ledger.answer(&hash).unwrap(), Some(reply()));
-        let taken = Taken {
-            latency_ms: Some(9),
-            cost: Some(0.25),
-        };
-        assert_eq!(ledger.taken(&hash).unwrap(), Some(taken));
-        assert_eq!(ledger.taken(&call("b").hash("here")).unwrap(), None);
-        assert_eq!(ledger.spend().unwrap(), [], "another run's spending");
-        assert_eq!(ledger.answers().unwrap(), 1);
-    }
-
-    #[test]
-    fn a_file_that_is_no_ledger_is_refused_by_name() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("notes.txt");
-        std::fs::write(&path, "not a database, only notes ".repeat(100)).unwrap();
-        let message = Ledger::open(&path).unwrap_err().to_string();
-        assert!(
-            message.contains("notes.txt") && message.contains("--ledger"),
-            "{message}"
-        );
-        let foreign = folder.path().join("foreign.db");
-        Connection::open(&foreign)
-            .unwrap()
-            .execute_batch("CREATE TABLE t (x)")
-            .unwrap();
-        let before = std::fs::read(&foreign).unwrap();
-        let message = Ledger::open(&foreign).unwrap_err().to_string();
-        assert!(message.contains("something else"), "{message}");
-        assert!(Ledger::open(folder.path()).is_err());
-        assert_eq!(
-            before.len(),
-            std::fs::read(&foreign).unwrap().len(),
-            "tables were made"
-        );
-        let later = folder.path().join("later.db");
-        drop(Ledger::open(&later).unwrap());
-        Connection::open(&later)
-            .unwrap()
-            .pragma_update(None, "user_version", 99)
-            .unwrap();
-        assert!(
-            Ledger::open(&later)
-                .unwrap_err()
-                .to_string()
-                .contains("later nightmill")
-        );
-    }
-}
+mod tests;

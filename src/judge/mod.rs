@@ -41,8 +41,8 @@ pub use judged_metric::{
     JUDGED, Judged, JudgedMetric, Question, SYSTEM_MESSAGE, Step, judged_metric,
 };
 pub use ledger::{
-    BatchEnd, BatchRequest, BatchRows, CallLabel, InBatch, Ledger, LedgerError, OpenBatch, Spend,
-    Taken,
+    BatchEnd, BatchRequest, BatchRows, CallLabel, Claim, InBatch, Ledger, LedgerError, OpenBatch,
+    Spend, Taken,
 };
 pub use model_name::{ProviderNotConfigured, check_credentials, resolve};
 pub use price::{Price, PriceError, PriceTable};

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
 
 use super::batch::{BatchCounts, BatchDesk, BatchDeskError, PutError};
 use super::breaker::{Breaker, BreakerRules};
 use super::budget::{Budget, Spent};
 use super::call::{Call, CallError, CallErrorKind, CallHash, Judge, Reply, Usage};
-use super::ledger::{Attempt, CallLabel, InBatch, Ledger, LedgerError};
+use super::ledger::{Attempt, CallLabel, Claim, InBatch, Ledger, LedgerError};
 use super::price::PriceTable;
 use super::rate::RateGate;
 use super::secret::Secrets;
@@ -82,6 +82,9 @@ pub enum Unanswered {
         "not judged yet: the question waits for the result of a batch; collect it with `nightmill judge --collect`, or run again"
     )]
     InBatch,
+    /// Another run has been asking the same for longer than its retries can take.
+    #[error("not judged: another run has been asking the same question for long; run again")]
+    AskedElsewhere,
     /// The call failed for good.
     #[error("{code}: {message}")]
     Failed {
@@ -98,7 +101,10 @@ pub enum Unanswered {
 impl Unanswered {
     /// Whether the call was never given a chance, so that a later run can still make it.
     pub fn pending(&self) -> bool {
-        matches!(self, Self::Capped(_) | Self::NotInLedger | Self::InBatch)
+        matches!(
+            self,
+            Self::Capped(_) | Self::NotInLedger | Self::InBatch | Self::AskedElsewhere
+        )
     }
 }
 
@@ -115,7 +121,7 @@ pub struct CallCounts {
     pub answered: u64,
     /// Failed for good.
     pub failed: u64,
-    /// Not sent, because a cap was reached, nothing may be sent, or they wait for a batch.
+    /// Not sent, because a cap was reached, nothing may be sent, they wait for a batch, or another run asks them.
     pub withheld: u64,
 }
 
@@ -127,6 +133,16 @@ struct Counters {
     answered: AtomicU64,
     failed: AtomicU64,
     withheld: AtomicU64,
+}
+
+/// What came of claiming a call.
+enum Claimed<'s> {
+    Free(SemaphorePermit<'s>, Claim<'s>),
+    Answered(Reply),
+}
+
+fn in_ledger(error: LedgerError) -> Unanswered {
+    Unanswered::Ledger(error.to_string())
 }
 
 type Slot = Arc<OnceCell<Result<Reply, Unanswered>>>;
@@ -234,27 +250,8 @@ impl JudgeService {
         label: CallLabel<'_>,
         attempts: u32,
     ) -> Result<Reply, Unanswered> {
-        let in_ledger = |e: LedgerError| Unanswered::Ledger(e.to_string());
-        if let Some(reply) = self.parts.ledger.answer(hash).map_err(in_ledger)? {
-            self.counters.from_ledger.fetch_add(1, Relaxed);
+        if let Some(reply) = self.known(hash)? {
             return Ok(reply);
-        }
-        if let Some(message) = self.parts.ledger.refused_format(hash).map_err(in_ledger)? {
-            return Err(Unanswered::Failed {
-                code: CallErrorKind::FormatRejected.code(),
-                message,
-            });
-        }
-        match self.parts.ledger.in_batch(hash).map_err(in_ledger)? {
-            None => {}
-            // Whoever asks it now pays twice.
-            Some(InBatch::Waiting) => return Err(Unanswered::InBatch),
-            Some(InBatch::Failed { kind, message }) => {
-                return Err(Unanswered::Failed {
-                    code: kind.code(),
-                    message,
-                });
-            }
         }
         if let Some(desk) = &self.parts.batches {
             return Err(match desk.put(call, hash, label, &self.parts.budget) {
@@ -268,9 +265,9 @@ impl JudgeService {
         let Some(judge) = &self.parts.judge else {
             return Err(Unanswered::NotInLedger);
         };
-        // The semaphore is never closed.
-        let Ok(_permit) = self.permits.acquire().await else {
-            return Err(Unanswered::NotInLedger);
+        let (_permit, claim) = match self.claim(hash).await? {
+            Claimed::Free(permit, claim) => (permit, claim),
+            Claimed::Answered(reply) => return Ok(reply),
         };
         let breaker = {
             let mut breakers = self.breakers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -343,6 +340,7 @@ impl JudgeService {
                 .map_err(in_ledger)?;
             let error = match outcome {
                 Ok(reply) => {
+                    claim.leave();
                     self.counters.answered.fetch_add(1, Relaxed);
                     return Ok(reply);
                 }
@@ -361,6 +359,59 @@ impl JudgeService {
             tracing::debug!(%hash, attempt, seconds = wait.as_secs_f64(), error = %error.message, "trying again");
             tokio::time::sleep(wait).await;
             attempt += 1;
+        }
+    }
+
+    /// What the ledger knows of a call: its answer, an error if it must not be asked, `None` if it is free.
+    fn known(&self, hash: &CallHash) -> Result<Option<Reply>, Unanswered> {
+        if let Some(reply) = self.parts.ledger.answer(hash).map_err(in_ledger)? {
+            self.counters.from_ledger.fetch_add(1, Relaxed);
+            return Ok(Some(reply));
+        }
+        if let Some(message) = self.parts.ledger.refused_format(hash).map_err(in_ledger)? {
+            return Err(Unanswered::Failed {
+                code: CallErrorKind::FormatRejected.code(),
+                message,
+            });
+        }
+        match self.parts.ledger.in_batch(hash).map_err(in_ledger)? {
+            None => Ok(None),
+            // Whoever asks it now pays twice.
+            Some(InBatch::Waiting) => Err(Unanswered::InBatch),
+            Some(InBatch::Failed { kind, message }) => Err(Unanswered::Failed {
+                code: kind.code(),
+                message,
+            }),
+        }
+    }
+
+    /// The right to ask, once no other run is asking the same; or the answer that another run got meanwhile.
+    async fn claim<'s>(&'s self, hash: &'s CallHash) -> Result<Claimed<'s>, Unanswered> {
+        let retries = &self.parts.retries;
+        let patience = (self.parts.timeout + retries.longest_wait) * retries.attempts.max(1);
+        let started = Instant::now();
+        let mut pause = Duration::from_millis(20);
+        loop {
+            // The semaphore is never closed.
+            let Ok(permit) = self.permits.acquire().await else {
+                return Err(Unanswered::NotInLedger);
+            };
+            if let Some(claim) = self.parts.ledger.claim(hash).map_err(in_ledger)? {
+                // What came between the last look and the claim.
+                return Ok(match self.known(hash)? {
+                    Some(reply) => Claimed::Answered(reply),
+                    None => Claimed::Free(permit, claim),
+                });
+            }
+            drop(permit);
+            if started.elapsed() > patience {
+                return Err(Unanswered::AskedElsewhere);
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(500));
+            if let Some(reply) = self.known(hash)? {
+                return Ok(Claimed::Answered(reply));
+            }
         }
     }
 
@@ -466,3 +517,6 @@ pub(super) fn billed_for_failure(kind: CallErrorKind) -> Option<Usage> {
         _ => Some(Usage::default()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! Judged metrics by the program itself, against a scripted judge on loopback.
 
+mod at_once;
 mod batches;
 mod caps;
 mod choice;

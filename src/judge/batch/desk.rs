@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Seek, Write};
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -116,7 +115,7 @@ impl BatchDesk {
         prices: PriceTable,
         limits: BatchLimits,
     ) -> Result<Self, BatchDeskError> {
-        let lines = BufWriter::new(tempfile::tempfile_in(folder_of(&ledger))?);
+        let lines = BufWriter::new(tempfile::tempfile_in(ledger.folder())?);
         Ok(Self {
             client,
             ledger,
@@ -182,7 +181,7 @@ impl BatchDesk {
             if queue.count == 0 {
                 return Ok(());
             }
-            let fresh = BufWriter::new(tempfile::tempfile_in(folder_of(&self.ledger))?);
+            let fresh = BufWriter::new(tempfile::tempfile_in(self.ledger.folder())?);
             let lines = std::mem::replace(&mut queue.lines, fresh);
             queue.count = 0;
             let mut lines = lines.into_inner().map_err(|e| e.into_error())?;
@@ -190,6 +189,12 @@ impl BatchDesk {
             lines
         };
         let _lock = lock(&self.ledger).await?;
+        let submitted = self.submit_lines(lines).await;
+        self.ledger.release_claims()?;
+        submitted
+    }
+
+    async fn submit_lines(&self, lines: File) -> Result<(), BatchDeskError> {
         for (model, files) in self.request_files(lines)? {
             for (file, bytes, requests) in files {
                 self.submit_file(&model, file, bytes, &requests).await?;
@@ -198,7 +203,8 @@ impl BatchDesk {
         Ok(())
     }
 
-    /// Files of requests by model: a batch has one. Calls that another process asked meanwhile are left out.
+    /// Files of requests by model: a batch has one. Each call is claimed until it is written down that it waits in a batch;
+    /// calls that another process asked meanwhile, or is asking, are left out.
     #[allow(
         clippy::type_complexity,
         reason = "what a model's files are, used once"
@@ -207,16 +213,20 @@ impl BatchDesk {
         &self,
         lines: File,
     ) -> Result<Vec<(String, Vec<(File, u64, Vec<BatchRequest>)>)>, BatchDeskError> {
-        let folder = folder_of(&self.ledger).to_owned();
+        let folder = self.ledger.folder().to_owned();
         let mut models = HashMap::new();
         for line in BufReader::new(lines).lines() {
             let line: Line = serde_json::from_str(&line?).map_err(io::Error::from)?;
             let hash = CallHash::of_text(&line.request.hash);
+            let Some(claim) = self.ledger.claim(&hash)? else {
+                continue;
+            };
             let asked = self.ledger.answer(&hash)?.is_some()
                 || self.ledger.in_batch(&hash)? == Some(InBatch::Waiting);
             if asked {
                 continue;
             }
+            claim.leave();
             let model = line.request.model.clone();
             let (files, requests) = match models.entry(model) {
                 std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
@@ -362,13 +372,6 @@ impl BatchDesk {
 pub(in crate::judge) enum PutError {
     Capped(crate::judge::budget::CapReached),
     Io(io::Error),
-}
-
-fn folder_of(ledger: &Ledger) -> &Path {
-    let folder = ledger.path().parent();
-    folder
-        .filter(|f| !f.as_os_str().is_empty())
-        .unwrap_or(Path::new("."))
 }
 
 /// A key that no other batch has: of its calls and the moment.

@@ -221,7 +221,7 @@ impl Ledger {
         })
     }
 
-    /// Writes down a batch that is about to be created.
+    /// Writes down a batch that is about to be created. This run's claims of its calls end.
     ///
     /// # Errors
     /// [`LedgerError`]. A call that waits in another batch is an error of the caller, and nothing is written.
@@ -245,6 +245,7 @@ impl Ledger {
                    message = NULL, told_to = NULL, tries = CASE state WHEN 'again' THEN tries ELSE 0 END \
                  WHERE state <> 'waiting'",
             )?;
+            let mut release = transaction.prepare_cached(super::claims::RELEASE)?;
             for r in requests {
                 let written = statement.execute(params![
                     r.hash,
@@ -258,8 +259,9 @@ impl Ledger {
                 if written == 0 {
                     return Ok(false);
                 }
+                release.execute([r.hash.as_str(), &self.run])?;
             }
-            drop(statement);
+            drop((statement, release));
             transaction.commit()?;
             Ok(true)
         };

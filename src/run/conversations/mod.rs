@@ -261,7 +261,10 @@ async fn ask(
                     unanswered.to_string(),
                 ));
             }
-            Unanswered::Capped(_) | Unanswered::NotInLedger | Unanswered::InBatch => {
+            Unanswered::Capped(_)
+            | Unanswered::NotInLedger
+            | Unanswered::InBatch
+            | Unanswered::AskedElsewhere => {
                 return Ok(Asked::Pending(unanswered.to_string()));
             }
         }

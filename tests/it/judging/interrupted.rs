@@ -1,36 +1,14 @@
 //! Killed runs and limits by the minute: real processes, real time.
 
 use std::collections::HashSet;
-use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::scene::{SHARED_CALLS, Scene, bodies, expect, reply_to, traces};
+use super::scene::{Running, SHARED_CALLS, Scene, bodies, expect, reply_to, traces};
 use super::tables::assert_same_tables;
 use crate::scripted_judge::{Answer, ScriptedJudge, wait_until};
 use crate::support::entries;
-
-/// A program that runs beside the test; killed at the latest when the test ends, however it ends.
-struct Running(Child);
-
-impl Running {
-    fn start(command: &mut std::process::Command) -> Self {
-        Self(command.stdout(Stdio::null()).spawn().unwrap())
-    }
-
-    fn kill(&mut self) {
-        // On Unix this is SIGKILL.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
 
 fn hidden(scene: &Scene) -> Vec<String> {
     let mut names = entries(scene.folder());
@@ -151,7 +129,7 @@ fn a_limit_on_requests_holds_the_next_one_back() {
         took < Duration::from_secs(1),
         "the first five took {took:?}"
     );
-    assert!(running.0.try_wait().unwrap().is_none(), "the run has ended");
+    assert!(running.goes_on(), "the run has ended");
     running.kill();
 }
 

@@ -1,7 +1,7 @@
 //! What is answered by the ledger, and what is refused before anything is asked.
 
-use super::scene::{SEVEN, SHARED_CALLS, Scene, bodies, expect, id, reply_to, traces};
-use super::tables::{assert_same_tables, score, scores};
+use super::scene::{SEVEN, SHARED_CALLS, Scene, expect, reply_to, traces};
+use super::tables::{assert_same_tables, scores};
 use crate::scripted_judge::{Answer, Asked, ScriptedJudge};
 use crate::support::summary;
 
@@ -164,29 +164,4 @@ fn a_missing_model_or_key_stops_the_run_by_name() {
     let ran = expect(2, other.args(["--judge", "anthropic/test"]));
     assert!(ran.stderr.contains("ANTHROPIC_API_KEY"), "{ran:?}");
     assert_eq!(crate::support::entries(scene.folder()), ["traces.jsonl"]);
-}
-
-/// Two runs at once on one ledger: each question is put at most twice, both finish, and afterwards all is known.
-#[test]
-fn two_runs_share_a_ledger() {
-    let scene = Scene::new(&traces(4));
-    let judge = ScriptedJudge::start(script);
-    let mut runs: Vec<_> = ["a", "b"]
-        .map(|out| {
-            let mut command = scene.judge(&judge.url(), &SEVEN.join(","), out);
-            command.stdout(std::process::Stdio::null()).spawn().unwrap()
-        })
-        .into();
-    for run in &mut runs {
-        assert_eq!(run.wait().unwrap().code(), Some(0));
-    }
-    assert_same_tables(&scene.at("a"), &scene.at("b"));
-    let mut asked = bodies(&judge.prompts());
-    asked.sort();
-    asked.dedup();
-    assert_eq!(asked.len(), 4 * SHARED_CALLS);
-    let before = judge.prompt_count();
-    expect(0, &mut scene.judge(&judge.url(), &SEVEN.join(","), "c"));
-    assert_eq!(judge.prompt_count(), before);
-    assert_eq!(score(&scene.at("c"), &id(3), "confidence").raw, Some(0.75));
 }

@@ -1,7 +1,7 @@
 //! What the tests of judged metrics stand on: traces, a script that knows every stage, and the program's command line.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
@@ -182,4 +182,35 @@ pub(super) fn expect(code: i32, command: &mut Command) -> Ran {
 /// The bodies of requests, to compare which questions were put.
 pub(super) fn bodies(asked: &[Asked]) -> Vec<String> {
     asked.iter().map(|asked| asked.json().to_string()).collect()
+}
+
+/// A program that runs beside the test; killed at the latest when the test ends, however it ends.
+pub(super) struct Running(Child);
+
+impl Running {
+    pub(super) fn start(command: &mut Command) -> Self {
+        Self(command.stdout(Stdio::null()).spawn().unwrap())
+    }
+
+    /// Without a chance to tidy up.
+    pub(super) fn kill(&mut self) {
+        // On Unix this is SIGKILL.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+
+    pub(super) fn goes_on(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
+
+    /// The exit code.
+    pub(super) fn wait(&mut self) -> Option<i32> {
+        self.0.wait().unwrap().code()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
 }

@@ -1,0 +1,191 @@
+//! Tests of the ledger: one process, and several handles on one file.
+
+use super::super::call::tests::call;
+use super::*;
+
+const LABEL: CallLabel<'_> = CallLabel {
+    metric: "confidence",
+    stage: "score",
+};
+
+fn reply() -> Reply {
+    Reply {
+        text: "{\"confidence\": 0.5}".into(),
+        model: "test-1".into(),
+        usage: Some(Usage {
+            prompt: 10,
+            completion: 5,
+            cached: 3,
+        }),
+        cut_off: false,
+    }
+}
+
+#[test]
+fn answers_and_spend_outlive_the_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("deep/ledger.db");
+    let (asked, hash) = (call("a"), call("a").hash("here"));
+    {
+        let ledger = Ledger::open(&path).unwrap();
+        assert_eq!(ledger.answer(&hash).unwrap(), None);
+        let failed = Attempt {
+            status: "timeout",
+            message: Some("late"),
+            usage: None,
+            cost: None,
+            latency: Duration::from_millis(7),
+        };
+        ledger
+            .record(&hash, &asked, "here", LABEL, &failed, None)
+            .unwrap();
+        let answered = Attempt {
+            status: "answered",
+            message: None,
+            usage: reply().usage,
+            cost: Some(0.25),
+            latency: Duration::from_millis(9),
+        };
+        ledger
+            .record(&hash, &asked, "here", LABEL, &answered, Some(&reply()))
+            .unwrap();
+        let spend = ledger.spend().unwrap();
+        assert_eq!(
+            (spend[0].attempts, spend[0].answered, spend[0].prompt_tokens),
+            (2, 1, 10)
+        );
+    }
+    let ledger = Ledger::open(&path).unwrap();
+    assert_eq!(ledger.answer(&hash).unwrap(), Some(reply()));
+    let taken = Taken {
+        latency_ms: Some(9),
+        cost: Some(0.25),
+    };
+    assert_eq!(ledger.taken(&hash).unwrap(), Some(taken));
+    assert_eq!(ledger.taken(&call("b").hash("here")).unwrap(), None);
+    assert_eq!(ledger.spend().unwrap(), [], "another run's spending");
+    assert_eq!(ledger.answers().unwrap(), 1);
+}
+
+#[test]
+fn a_file_that_is_no_ledger_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notes.txt");
+    std::fs::write(&path, "not a database, only notes ".repeat(100)).unwrap();
+    let message = Ledger::open(&path).unwrap_err().to_string();
+    assert!(
+        message.contains("notes.txt") && message.contains("--ledger"),
+        "{message}"
+    );
+    let foreign = folder.path().join("foreign.db");
+    Connection::open(&foreign)
+        .unwrap()
+        .execute_batch("CREATE TABLE t (x)")
+        .unwrap();
+    let before = std::fs::read(&foreign).unwrap();
+    let message = Ledger::open(&foreign).unwrap_err().to_string();
+    assert!(message.contains("something else"), "{message}");
+    assert!(Ledger::open(folder.path()).is_err());
+    assert_eq!(
+        before.len(),
+        std::fs::read(&foreign).unwrap().len(),
+        "tables were made"
+    );
+    let later = folder.path().join("later.db");
+    drop(Ledger::open(&later).unwrap());
+    Connection::open(&later)
+        .unwrap()
+        .pragma_update(None, "user_version", 99)
+        .unwrap();
+    assert!(
+        Ledger::open(&later)
+            .unwrap_err()
+            .to_string()
+            .contains("later nightmill")
+    );
+}
+
+fn rows(ledger: &Ledger) -> u64 {
+    let connection = ledger.connection();
+    let count = connection.query_row("SELECT count(*) FROM claims", [], |row| row.get(0));
+    count.unwrap()
+}
+
+fn files_of_runs(folder: &Path) -> usize {
+    let entries = std::fs::read_dir(folder).unwrap().flatten();
+    entries
+        .filter(|entry| entry.file_name().to_string_lossy().contains("run-"))
+        .count()
+}
+
+#[test]
+fn a_question_is_claimed_by_one_run_until_it_is_answered_or_given_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    let [one, other] = [(); 2].map(|()| Ledger::open(&path).unwrap());
+    let [a, b] = ["a", "b"].map(|user| call(user).hash("here"));
+    assert_eq!(files_of_runs(folder.path()), 0, "a run without claims");
+    let claim = one.claim(&a).unwrap().unwrap();
+    assert!(other.claim(&a).unwrap().is_none());
+    let claim_b = other.claim(&b).unwrap().unwrap();
+    assert!(one.claim(&b).unwrap().is_none());
+    drop(claim_b);
+    drop(claim);
+    assert_eq!(rows(&one), 0);
+
+    let claim = other.claim(&a).unwrap().unwrap();
+    assert!(one.claim(&a).unwrap().is_none());
+    let answered = Attempt {
+        status: "answered",
+        message: None,
+        usage: None,
+        cost: None,
+        latency: Duration::ZERO,
+    };
+    other
+        .record(&a, &call("a"), "here", LABEL, &answered, Some(&reply()))
+        .unwrap();
+    claim.leave();
+    assert_eq!(rows(&one), 0, "an answered question is still claimed");
+
+    one.claim(&a).unwrap().unwrap().leave();
+    one.claim(&b).unwrap().unwrap().leave();
+    assert_eq!(rows(&other), 2);
+    one.release_claims().unwrap();
+    assert_eq!(rows(&other), 0);
+    drop((one, other));
+    assert_eq!(files_of_runs(folder.path()), 0);
+}
+
+#[test]
+fn claims_and_files_of_dead_runs_are_free() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    let [a, b] = ["a", "b"].map(|user| call(user).hash("here"));
+    let leave_claims = |ledger: &Ledger| {
+        let claims = "INSERT INTO claims VALUES (?1, 'dead'), (?2, 'dead')";
+        let inserted = ledger
+            .connection()
+            .execute(claims, [a.as_str(), b.as_str()]);
+        assert_eq!(inserted.unwrap(), 2);
+        // As a kill leaves it: there, and locked by nobody.
+        std::fs::write(folder.path().join("ledger.db.run-dead"), "").unwrap();
+        std::fs::write(folder.path().join("ledger.db.run-claims-nothing"), "").unwrap();
+    };
+    // At a run's first claim all is tidied up.
+    let first = Ledger::open(&path).unwrap();
+    leave_claims(&first);
+    let claim = first.claim(&a).unwrap().unwrap();
+    assert_eq!((rows(&first), files_of_runs(folder.path())), (1, 1));
+    drop(claim);
+    // Later, what is in the way.
+    leave_claims(&first);
+    let claim = first.claim(&b).unwrap().unwrap();
+    assert_eq!((rows(&first), files_of_runs(folder.path())), (1, 2));
+    drop(claim);
+    // A run that is dead without a file.
+    std::fs::remove_file(folder.path().join("ledger.db.run-claims-nothing")).unwrap();
+    leave_claims(&first);
+    std::fs::remove_file(folder.path().join("ledger.db.run-dead")).unwrap();
+    assert!(first.claim(&a).unwrap().is_some());
+}
