@@ -1,7 +1,7 @@
 //! The judge service: answers calls from the ledger first, else from the endpoint, inside budget and limits.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,13 @@ use super::ledger::{Attempt, CallLabel, Claim, InBatch, Ledger, LedgerError};
 use super::price::PriceTable;
 use super::rate::RateGate;
 use super::secret::Secrets;
+
+mod counts;
+mod unanswered;
+
+pub use counts::CallCounts;
+use counts::Counters;
+pub use unanswered::Unanswered;
 
 /// How calls that fail for a time are repeated.
 #[derive(Clone, Copy, Debug)]
@@ -66,73 +73,6 @@ pub struct ServiceParts {
     pub timeout: Duration,
     /// What an endpoint's address may hold and the ledger must not.
     pub secrets: Secrets,
-}
-
-/// Why a call stays without an answer.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum Unanswered {
-    /// A cap stops the run; the call was not sent.
-    #[error("not judged: {0}")]
-    Capped(String),
-    /// The call is not in the ledger and nothing may be sent.
-    #[error("not judged: the ledger has no answer")]
-    NotInLedger,
-    /// The call waits for the result of a batch.
-    #[error(
-        "not judged yet: the question waits for the result of a batch; collect it with `nightmill judge --collect`, or run again"
-    )]
-    InBatch,
-    /// Another run has been asking the same for longer than its retries can take.
-    #[error("not judged: another run has been asking the same question for long; run again")]
-    AskedElsewhere,
-    /// The call failed for good.
-    #[error("{code}: {message}")]
-    Failed {
-        /// A code for tables.
-        code: &'static str,
-        /// What was said.
-        message: String,
-    },
-    /// The ledger can't be read or written: the run must stop, else answers would be paid and lost.
-    #[error("{0}")]
-    Ledger(String),
-}
-
-impl Unanswered {
-    /// Whether the call was never given a chance, so that a later run can still make it.
-    pub fn pending(&self) -> bool {
-        matches!(
-            self,
-            Self::Capped(_) | Self::NotInLedger | Self::InBatch | Self::AskedElsewhere
-        )
-    }
-}
-
-/// How many calls came from where.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct CallCounts {
-    /// Calls asked for; equal ones that are under way at once count once.
-    pub asked: u64,
-    /// Answered by the ledger: in earlier runs, or earlier in this one.
-    pub from_ledger: u64,
-    /// Sent to an endpoint, counting every attempt.
-    pub sent: u64,
-    /// Answered by an endpoint.
-    pub answered: u64,
-    /// Failed for good.
-    pub failed: u64,
-    /// Not sent, because a cap was reached, nothing may be sent, they wait for a batch, or another run asks them.
-    pub withheld: u64,
-}
-
-#[derive(Debug, Default)]
-struct Counters {
-    asked: AtomicU64,
-    from_ledger: AtomicU64,
-    sent: AtomicU64,
-    answered: AtomicU64,
-    failed: AtomicU64,
-    withheld: AtomicU64,
 }
 
 /// What came of claiming a call.
@@ -434,15 +374,7 @@ impl JudgeService {
 
     /// What came from where so far.
     pub fn counts(&self) -> CallCounts {
-        let c = &self.counters;
-        CallCounts {
-            asked: c.asked.load(Relaxed),
-            from_ledger: c.from_ledger.load(Relaxed),
-            sent: c.sent.load(Relaxed),
-            answered: c.answered.load(Relaxed),
-            failed: c.failed.load(Relaxed),
-            withheld: c.withheld.load(Relaxed),
-        }
+        self.counters.counts()
     }
 
     /// What is spent or set aside.
@@ -481,11 +413,7 @@ impl JudgeService {
         let collected = desk.wait(until, pause, Some(&self.parts.budget)).await?;
         let further = collected.answered + collected.failed + collected.again > 0;
         if further {
-            // Every question is asked anew: the last time is what counts.
-            let c = &self.counters;
-            for counter in [&c.asked, &c.from_ledger, &c.failed, &c.withheld] {
-                counter.store(0, Relaxed);
-            }
+            self.counters.ask_anew();
         }
         Ok(further)
     }

@@ -1,0 +1,50 @@
+//! How many calls came from where.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// How many calls came from where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct CallCounts {
+    /// Calls asked for; equal ones that are under way at once count once.
+    pub asked: u64,
+    /// Answered by the ledger: in earlier runs, or earlier in this one.
+    pub from_ledger: u64,
+    /// Sent to an endpoint, counting every attempt.
+    pub sent: u64,
+    /// Answered by an endpoint.
+    pub answered: u64,
+    /// Failed for good.
+    pub failed: u64,
+    /// Not sent, because a cap was reached, nothing may be sent, they wait for a batch, or another run asks them.
+    pub withheld: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub asked: AtomicU64,
+    pub from_ledger: AtomicU64,
+    pub sent: AtomicU64,
+    pub answered: AtomicU64,
+    pub failed: AtomicU64,
+    pub withheld: AtomicU64,
+}
+
+impl Counters {
+    pub fn counts(&self) -> CallCounts {
+        CallCounts {
+            asked: self.asked.load(Relaxed),
+            from_ledger: self.from_ledger.load(Relaxed),
+            sent: self.sent.load(Relaxed),
+            answered: self.answered.load(Relaxed),
+            failed: self.failed.load(Relaxed),
+            withheld: self.withheld.load(Relaxed),
+        }
+    }
+
+    /// Before every question is asked anew: the last time is what counts.
+    pub fn ask_anew(&self) {
+        for counter in [&self.asked, &self.from_ledger, &self.failed, &self.withheld] {
+            counter.store(0, Relaxed);
+        }
+    }
+}
