@@ -13,6 +13,7 @@ use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema, SchemaRe
 use super::score_rows::{ModelLabel, ScoreRow, ScoreRows, scores_schema};
 use super::summary::WorstSession;
 use super::table_writer::{TableWriter, part_path};
+use super::trace_rows::column;
 use super::{Distribution, Rules, RunDirectory, RunError};
 use crate::run::judging::judgements::Status;
 
@@ -141,11 +142,7 @@ impl SessionRows {
         &mut self,
         batch: &RecordBatch,
     ) -> Result<(RecordBatch, RecordBatch), arrow::error::ArrowError> {
-        let column = |name: &str| {
-            batch
-                .column_by_name(name)
-                .ok_or_else(|| arrow::error::ArrowError::SchemaError(format!("no column {name}")))
-        };
+        let column = |name| column(batch, name);
         let ids = column("session_id")?.as_string::<i32>();
         let projects = column("project_id")?.as_string::<i32>();
         let traces = column("traces")?.as_primitive::<Int64Type>();

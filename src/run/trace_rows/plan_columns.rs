@@ -1,0 +1,95 @@
+//! The columns of the plan's result, by type.
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Float64Array, RecordBatch, StringArray,
+};
+use arrow::datatypes::Float64Type;
+use arrow::error::ArrowError;
+
+use super::scored::Labels;
+use crate::metric::Signals;
+
+/// A column by its name.
+///
+/// # Errors
+/// If there is none.
+pub(in crate::run) fn column<'b>(
+    batch: &'b RecordBatch,
+    name: &str,
+) -> Result<&'b ArrayRef, ArrowError> {
+    batch
+        .column_by_name(name)
+        .ok_or_else(|| ArrowError::SchemaError(format!("no column {name}")))
+}
+
+/// The columns of a batch of traces that rows are made of.
+pub(super) struct PlanColumns<'b> {
+    trace_id: &'b StringArray,
+    session_id: &'b StringArray,
+    project_id: &'b StringArray,
+    environment: &'b StringArray,
+    confidence: &'b Float64Array,
+    tool_correctness: &'b Float64Array,
+    coherence: &'b Float64Array,
+    loop_detection: &'b Float64Array,
+    coherence_gap: &'b Float64Array,
+    loop_record: &'b BinaryArray,
+    pub coherence_given: &'b BooleanArray,
+    pub loop_detection_given: &'b BooleanArray,
+}
+
+impl<'b> PlanColumns<'b> {
+    pub fn of(batch: &'b RecordBatch) -> Result<Self, ArrowError> {
+        let text = |name| column(batch, name).map(|c| c.as_string::<i32>());
+        let number = |name| column(batch, name).map(|c| c.as_primitive::<Float64Type>());
+        let truth = |name| column(batch, name).map(|c| c.as_boolean());
+        Ok(Self {
+            trace_id: text("trace_id")?,
+            session_id: text("session_id")?,
+            project_id: text("project_id")?,
+            environment: text("environment")?,
+            confidence: number("confidence")?,
+            tool_correctness: number("tool_correctness")?,
+            coherence: number("coherence")?,
+            loop_detection: number("loop_detection")?,
+            coherence_gap: number("coherence_gap")?,
+            loop_record: column(batch, "loop_record")?.as_binary::<i32>(),
+            coherence_given: truth("coherence_given")?,
+            loop_detection_given: truth("loop_detection_given")?,
+        })
+    }
+
+    pub fn labels(&self, row: usize) -> Labels<'b> {
+        let optional = |array: &'b StringArray| array.is_valid(row).then(|| array.value(row));
+        Labels {
+            trace_id: self.trace_id.value(row),
+            session_id: optional(self.session_id),
+            project_id: optional(self.project_id),
+            environment: optional(self.environment),
+        }
+    }
+
+    pub fn signals(&self, row: usize) -> Signals {
+        Signals {
+            confidence: value(self.confidence, row),
+            loop_detection: value(self.loop_detection, row),
+            tool_correctness: value(self.tool_correctness, row),
+            coherence: value(self.coherence, row),
+        }
+    }
+
+    /// `None` without comparison.
+    pub fn gap(&self, row: usize) -> Option<f64> {
+        value(self.coherence_gap, row)
+    }
+
+    /// `None` where loops were not looked for.
+    pub fn loop_record(&self, row: usize) -> Option<&'b [u8]> {
+        let records = self.loop_record;
+        records.is_valid(row).then(|| records.value(row))
+    }
+}
+
+fn value(array: &Float64Array, row: usize) -> Option<f64> {
+    array.is_valid(row).then(|| array.value(row))
+}
