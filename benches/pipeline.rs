@@ -280,6 +280,7 @@ fn main() {
         rules: rules(),
         engine: engine.clone(),
         judge: None,
+        targets: None,
         report: true,
         record: RequestRecord::default(),
     };

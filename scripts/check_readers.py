@@ -145,8 +145,8 @@ def check_counts(manifest, rows):
     for table, name in COUNTS.items():
         if rows[table] is not None:
             check(counts[name] == rows[table], f"{table}: {rows[table]} rows, but the manifest counts {counts[name]} {name}")
-    parts = counts["traces"] + counts["quarantined"] + counts["merged_duplicates"]
-    check(counts["rows_read"] == parts, f"manifest.json: rows_read {counts['rows_read']}, but traces + quarantined + merged_duplicates = {parts}")
+    parts = counts["traces"] + counts["quarantined"] + counts["merged_duplicates"] + counts.get("left_out", 0)
+    check(counts["rows_read"] == parts, f"manifest.json: rows_read {counts['rows_read']}, but traces + quarantined + merged_duplicates + left_out = {parts}")
     print("manifest: " + ", ".join(f"{n} {counts[n]}" for n in names))
 
 

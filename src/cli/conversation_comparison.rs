@@ -7,13 +7,13 @@ use serde::Serialize;
 
 use super::conversation_explanation::explained;
 use super::conversation_summary::points;
-use super::listing::plain;
 use super::runs_flags::{ComparisonArgs, ConversationArgs};
 use super::{AnyError, Outcome, judge_request, listing};
 use crate::config::{JudgeSettings, Settings};
 use crate::judge::conversation::{
     CaseComparison, ChangeStatus, MetricDelta, RegressionReason, RunSummary,
 };
+use crate::report::{counted, plain};
 use crate::run::{
     Explanation, JudgeRequest, JudgedComparison, JudgedRun, compare_judged, explain, find_runs,
     read_judged, read_run,
@@ -126,10 +126,14 @@ fn text(of: &JudgedComparison, limit: usize) -> String {
     let mut text = String::new();
     for (side, run) in [("baseline: ", baseline), ("candidate:", candidate)] {
         text.push_str(&format!(
-            "{side} {}, {}, {} conversations judged by {}\n",
+            "{side} {}, {}, {} judged by {}\n",
             plain(&run.run.name),
             format_instant(run.run.created_at),
-            run.figures.total_executions,
+            counted(
+                run.figures.total_executions as u64,
+                "conversation",
+                "conversations"
+            ),
             plain(run.model.as_deref().unwrap_or("an unnamed model"))
         ));
     }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::listing::plain;
+use crate::report::plain;
 use crate::run::Explanation;
 
 /// Causes, suggestions, and the questions that stayed without an answer.

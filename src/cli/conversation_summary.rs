@@ -3,6 +3,7 @@
 use super::runs_flags::Looked;
 use super::{AnyError, listing};
 use crate::judge::conversation::Breakdown;
+use crate::report::{counted, plain};
 use crate::run::{ConversationFigures, StoredRun, read_judged};
 use crate::selection::format_instant;
 
@@ -30,14 +31,18 @@ fn text(of: &ConversationFigures) -> String {
     let figures = &of.figures;
     let mut text = format!(
         "{}, {}, judged by {}\n\
-         {} conversations of {} cases: {} passed, {} failed, {} with an error; pass rate {}\n\
+         {} of {}: {} passed, {} failed, {} with an error; pass rate {}\n\
          mean overall score {}, without failures of the judge {} (judge failed {}, not asked {})\n\
          bars: {}, {}\n",
-        listing::plain(&of.run.name),
+        plain(&of.run.name),
         format_instant(of.run.created_at),
-        listing::plain(of.model.as_deref().unwrap_or("an unnamed model")),
-        figures.total_executions,
-        figures.unique_test_case_count,
+        plain(of.model.as_deref().unwrap_or("an unnamed model")),
+        counted(
+            figures.total_executions as u64,
+            "conversation",
+            "conversations"
+        ),
+        counted(figures.unique_test_case_count as u64, "case", "cases"),
         figures.passed_count,
         figures.failed_count,
         figures.error_count,

@@ -10,7 +10,7 @@ use super::progress::ProgressBar;
 use super::{AnyError, Outcome, outcome, request};
 use crate::config::{Settings, SettingsError};
 use crate::metric::CONVERSATION;
-use crate::report::plain;
+use crate::report::{brief, counted};
 use crate::run::{
     CacheChoice, ConversationSummary, Progress, Summary, TableCounts, TurnsRequest, judge_turns,
 };
@@ -44,6 +44,7 @@ pub(super) fn run(args: ConversationsArgs, config: Option<&Path>) -> Result<Outc
     settings.fail_under = of_conversations(settings.fail_under);
     settings.threshold = of_conversations(settings.threshold);
     settings.judge.judge_model = of_conversations(settings.judge.judge_model);
+    settings.judge.judge_policy = None;
     settings.judge.judge_where = None;
     settings.judge.judge_only = None;
     settings.judge.judge_tags = None;
@@ -96,6 +97,7 @@ fn refuse_idle_flags(given: &Settings) -> Result<(), SettingsError> {
         ("cache-size", given.cache_size.is_some()),
         ("no-cache", given.no_cache),
         ("memory-limit", given.memory_limit.is_some()),
+        ("judge-policy", judge.judge_policy.is_some()),
         ("judge-unshared", judge.judge_unshared),
         ("judge-where", judge.judge_where.is_some()),
         ("judge-only", judge.judge_only.is_some()),
@@ -105,7 +107,7 @@ fn refuse_idle_flags(given: &Settings) -> Result<(), SettingsError> {
     ] {
         if given {
             return request::wrong(format!(
-                "--{flag}: conversations reads no traces, so this has no effect; leave it out"
+                "--{flag}: conversations reads no traces and asks one question each, so this has no effect; leave it out"
             ));
         }
     }
@@ -146,7 +148,7 @@ fn text(summary: &Summary) -> String {
         // Writing to a String can't fail.
         let _ = write_judged(&mut out, summary, c, &counts);
         for (reason, count) in &c.without_score {
-            let _ = writeln!(out, "  {count} without score: {}", plain(reason));
+            let _ = writeln!(out, "  {count} without score: {}", brief(reason));
         }
         out.push_str(&crate::report::judges(summary));
         let _ = write_notes(&mut out, summary, &counts);
@@ -177,14 +179,21 @@ fn write_judged(
 ) -> std::fmt::Result {
     writeln!(
         out,
-        "{} conversations of {} test cases, from {} rows of turns and {} of cases",
-        c.conversations, c.run.unique_test_case_count, counts.turn_rows, counts.case_rows
+        "{} of {}, from {} of turns and {} of cases",
+        counted(c.conversations, "conversation", "conversations"),
+        counted(
+            c.run.unique_test_case_count as u64,
+            "test case",
+            "test cases"
+        ),
+        counted(counts.turn_rows, "row", "rows"),
+        counts.case_rows
     )?;
     writeln!(
         out,
         "{} judged by {}, {} passed (at least {} of 100, or all expected outcomes met), average {}; {} failed, {} pending",
         c.judged,
-        plain(&c.model),
+        brief(&c.model),
         c.passed,
         c.run.pass_threshold,
         c.average.map_or_else(|| "–".into(), |v| format!("{v:.2}")),
@@ -202,7 +211,7 @@ fn write_judged(
         writeln!(
             out,
             "{:<24} {:>9.2} {:>9} {:>9}",
-            plain(metric.metric.as_deref().unwrap_or_default()),
+            brief(metric.metric.as_deref().unwrap_or_default()),
             metric.average_score,
             metric.passed_count,
             metric.failed_count
@@ -216,7 +225,8 @@ fn write_judged(
         0 => writeln!(out, "\nspent: {cost:.4} dollars"),
         _ => writeln!(
             out,
-            "\nspent: {cost:.4} dollars, and {unpriced} answers without a known price"
+            "\nspent: {cost:.4} dollars, and {} without a known price",
+            counted(unpriced, "answer", "answers")
         ),
     }
 }
@@ -226,24 +236,34 @@ fn write_notes(out: &mut String, s: &Summary, counts: &TableCounts) -> std::fmt:
         .quarantine
         .iter()
         .map(|q| {
-            let (rows, code, example) = (q.rows, &q.code, plain(&q.example));
-            format!("{rows} rows quarantined: {code}, first {example}")
+            let (rows, example) = (counted(q.rows, "row", "rows"), brief(&q.example));
+            format!("{rows} quarantined: {}, first {example}", q.code)
         })
         .collect();
-    for (count, what) in [
-        (counts.merged_turns, "turns were there twice and count once"),
+    for (count, one, many) in [
+        (
+            counts.merged_turns,
+            "turn was there twice and counts once",
+            "turns were there twice and count once",
+        ),
         (
             counts.without_case,
+            "conversation has no row in the cases and was judged without expectations",
             "conversations have no row in the cases and were judged without expectations",
         ),
         (
             counts.not_active,
+            "conversation left out: its case is a draft or archived (--all-statuses takes it)",
             "conversations left out: their case is a draft or archived (--all-statuses takes them)",
         ),
-        (counts.not_sampled, "conversations left out by --sample"),
+        (
+            counts.not_sampled,
+            "conversation left out by --sample",
+            "conversations left out by --sample",
+        ),
     ] {
         if count > 0 {
-            notes.push(format!("{count} {what}"));
+            notes.push(counted(count, one, many));
         }
     }
     if !notes.is_empty() {
@@ -268,6 +288,11 @@ mod tests {
         given.fail_under = None;
         given.judge.judge_where = Some("coherence < 1".into());
         assert!(refuse_idle_flags(&given).is_err());
+        given.judge.judge_where = None;
+        assert!(refuse_idle_flags(&given).is_ok());
+        given.judge.judge_policy = Some("compat".into());
+        let problem = refuse_idle_flags(&given).unwrap_err().to_string();
+        assert!(problem.starts_with("--judge-policy:"), "{problem}");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::{AnyError, Outcome, outcome, request};
 use crate::config::Settings;
+use crate::report::counted;
 use crate::run::{CacheChoice, EmbedRequest, embed};
 
 /// Flags of `embed`.
@@ -102,12 +103,12 @@ pub(super) fn run(args: EmbedArgs, config: Option<&Path>) -> Result<Outcome, Any
         format!("{}\n", serde_json::to_string_pretty(&json)?)
     } else {
         format!(
-            "{} rows, {} texts ({} distinct, {} of them cached), {} tokens, {speed:.0} tokens/s, {} components a vector\nvectors: {}\n",
-            summary.rows,
-            counts.texts,
+            "{}, {} ({} distinct, {} of them cached), {}, {speed:.0} tokens/s, {} components a vector\nvectors: {}\n",
+            counted(summary.rows, "row", "rows"),
+            counted(counts.texts, "text", "texts"),
             counts.distinct_texts,
             counts.cache.found,
-            counts.tokens,
+            counted(counts.tokens, "token", "tokens"),
             summary.dim,
             summary.out.display()
         )

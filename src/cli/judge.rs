@@ -12,6 +12,7 @@ use super::{AnyError, Outcome, listing};
 use crate::config::{JudgeSettings, Settings};
 use crate::judge::batch::{BatchClient, BatchDesk, Collected};
 use crate::judge::{Ledger, OpenBatch, PriceTable, Retries, endpoint_of};
+use crate::report::counted;
 use crate::run::BatchRules;
 
 /// Flags of `judge`.
@@ -155,9 +156,13 @@ async fn collect(settings: &Settings, ledger: &Arc<Ledger>) -> Result<Collected,
         && open.iter().all(|batch| batch.endpoint != endpoint)
     {
         return Err(format!(
-            "{} of {} open batches are at {}; collect them with --judge-url {}",
-            open.iter().filter(|b| b.endpoint == batch.endpoint).count(),
-            open.len(),
+            "none of {} is at OpenAI, and {} at {}; collect there with --judge-url {}",
+            counted(open.len() as u64, "open batch", "open batches"),
+            counted(
+                open.iter().filter(|b| b.endpoint == batch.endpoint).count() as u64,
+                "is",
+                "are"
+            ),
             batch.endpoint,
             batch.endpoint.trim_end_matches('/')
         )
@@ -170,7 +175,8 @@ async fn collect(settings: &Settings, ledger: &Arc<Ledger>) -> Result<Collected,
         .count();
     if elsewhere > 0 {
         tracing::warn!(
-            "{elsewhere} open batches are at other endpoints; name one with --judge-url to collect there"
+            "{} at another endpoint; name one with --judge-url to collect there",
+            counted(elsewhere as u64, "open batch is", "open batches are")
         );
     }
     let desk = BatchDesk::new(client, Arc::clone(ledger), prices, rules.limits)?;

@@ -31,12 +31,7 @@ pub(super) fn judge(
     rules: &Rules,
 ) -> Result<Option<JudgeRequest>, SettingsError> {
     let given = &settings.judge;
-    let judged: Vec<&str> = rules
-        .metrics
-        .iter()
-        .filter(|name| find(name).is_some_and(|m| m.method == Method::Judge))
-        .map(String::as_str)
-        .collect();
+    let judged = judged_of(rules);
     let conversation = match &given.judge_config {
         _ if !judged.contains(&CONVERSATION) => {
             if given.judge_config.is_some() {
@@ -64,16 +59,7 @@ pub(super) fn judge(
         ));
     }
     let models = models(settings, &judged)?;
-    // The configuration may name the judge of conversations; other metrics need one of their own.
-    let configured = conversation
-        .as_ref()
-        .filter(|_| judged == [CONVERSATION])
-        .and_then(|file| file.config.route(None, None));
-    let Some(model) = given.judge.clone().or(configured).map(|m| resolve(&m)) else {
-        return wrong(format!(
-            "the metric {first} asks a judge; name a model with --judge, as in --judge openai/gpt-4o-mini"
-        ));
-    };
+    let model = model_of(settings, &judged, first, conversation.as_ref())?;
     let prices = pairs("price", given.price.as_deref())?;
     let prices = PriceTable::with(&prices).map_err(|e| SettingsError(format!("--price {e}")))?;
     for named in prices.given() {
@@ -136,8 +122,7 @@ pub(super) fn judge(
         condition: given.judge_where.clone(),
         sample: SamplingRate::new(number("sample", given.sample.as_deref(), 1.0)?.unwrap_or(1.0))
             .map_err(|e| SettingsError(format!("--sample: {e}")))?,
-        seed: count("sample-seed", given.sample_seed.as_deref(), 0, MANY)?
-            .map_or(DEFAULT_SEED, |s| s as u64),
+        seed: sample_seed(settings)?,
         most_chars: count(
             "judge-max-trace",
             given.judge_max_trace.as_deref(),
@@ -153,6 +138,57 @@ pub(super) fn judge(
         )?
         .unwrap_or_default(),
     }))
+}
+
+/// The model that judges a run, unless metrics have others of their own; `None` if no metric asks a judge.
+///
+/// # Errors
+/// If a metric asks a judge and none is named: by the settings, or for conversations by their configuration.
+pub(super) fn judge_model(
+    settings: &Settings,
+    rules: &Rules,
+) -> Result<Option<String>, SettingsError> {
+    let judged = judged_of(rules);
+    let Some(first) = judged.first() else {
+        return Ok(None);
+    };
+    let conversation = match &settings.judge.judge_config {
+        Some(path) if judged.contains(&CONVERSATION) => Some(JudgeFile::read(path)?),
+        _ => None,
+    };
+    model_of(settings, &judged, first, conversation.as_ref()).map(Some)
+}
+
+/// The metrics of a run that ask a judge.
+fn judged_of(rules: &Rules) -> Vec<&str> {
+    let metrics = rules.metrics.iter().map(String::as_str);
+    metrics
+        .filter(|name| find(name).is_some_and(|m| m.method == Method::Judge))
+        .collect()
+}
+
+fn model_of(
+    settings: &Settings,
+    judged: &[&str],
+    first: &str,
+    conversation: Option<&JudgeFile>,
+) -> Result<String, SettingsError> {
+    // The configuration may name the judge of conversations; other metrics need one of their own.
+    let configured = conversation
+        .filter(|_| judged == [CONVERSATION])
+        .and_then(|file| file.config.route(None, None));
+    match settings.judge.judge.clone().or(configured) {
+        Some(model) => Ok(resolve(&model)),
+        None => wrong(format!(
+            "the metric {first} asks a judge; name a model with --judge, as in --judge openai/gpt-4o-mini"
+        )),
+    }
+}
+
+/// The seed of samples.
+pub(super) fn sample_seed(settings: &Settings) -> Result<u64, SettingsError> {
+    let given = settings.judge.sample_seed.as_deref();
+    Ok(count("sample-seed", given, 0, MANY)?.map_or(DEFAULT_SEED, |seed| seed as u64))
 }
 
 /// A request for single questions to the judge of conversations, outside of a scoring run. `asker` is the flag or command

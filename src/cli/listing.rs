@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use super::{AnyError, outcome};
+use crate::report::plain;
 use crate::selection::format_instant;
 
 /// Prints a value as JSON, or as the text that `text` makes.
@@ -39,13 +40,6 @@ pub(super) fn table<const N: usize>(header: [&str; N], rows: Vec<[String; N]>) -
         text.push('\n');
     }
     text
-}
-
-/// Control characters of ids and names never reach the terminal.
-pub(super) fn plain(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect()
 }
 
 /// A score with 4 decimals, or a dash.

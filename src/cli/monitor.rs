@@ -12,10 +12,8 @@ use super::{AnyError, Outcome, listing, outcome};
 use crate::analytics::Target;
 use crate::config::{SettingsError, number_pairs};
 use crate::metric::Level;
-use crate::monitor::{
-    self, Cadence, Monitor, MonitorFilters, MonitorStatus, MonitorStore, NewMonitor, StoreError,
-};
-use crate::selection::instant;
+use crate::monitor::{self, Cadence, Monitor, MonitorStatus, MonitorStore, NewMonitor, StoreError};
+use crate::selection::{TargetFilters, instant};
 
 pub(super) use super::monitor_flags::MonitorArgs;
 
@@ -25,7 +23,7 @@ pub(super) fn run(args: MonitorArgs, config: Option<&Path>) -> Result<Outcome, A
     let now = args.now.unwrap_or_else(Utc::now);
     let store = MonitorStore::open(&folder(args.monitors)?)?;
     match args.command {
-        MonitorCommand::Add(args) => add(&store, args, now)?,
+        MonitorCommand::Add(args) => add(&store, args, now, config)?,
         MonitorCommand::List(args) => return list(&store, args.json),
         MonitorCommand::Show(args) => show(&store.find(&args.monitor)?, args.json)?,
         MonitorCommand::Pause(args) => {
@@ -44,7 +42,7 @@ pub(super) fn run(args: MonitorArgs, config: Option<&Path>) -> Result<Outcome, A
         }
         MonitorCommand::Set(args) => {
             let id = store.find(&args.monitor)?.id;
-            let changed = store.update(&id, |monitor| change(monitor, &args, now))?;
+            let changed = store.update(&id, |monitor| change(monitor, &args, now, config))?;
             show(&changed, false)?;
         }
         MonitorCommand::Remove(args) => {
@@ -116,7 +114,12 @@ fn known_metrics(target: Target) -> Vec<&'static str> {
     })
 }
 
-fn add(store: &MonitorStore, args: AddArgs, now: DateTime<Utc>) -> Result<(), AnyError> {
+fn add(
+    store: &MonitorStore,
+    args: AddArgs,
+    now: DateTime<Utc>,
+    config: Option<&Path>,
+) -> Result<(), AnyError> {
     let mut filters = filters(args.filters.as_deref())?;
     if let Some(given) = &args.weights {
         filters.insert(WEIGHTS.to_owned(), weights(given)?);
@@ -136,13 +139,18 @@ fn add(store: &MonitorStore, args: AddArgs, now: DateTime<Utc>) -> Result<(), An
         settings: kept_settings(&args.set)?,
     };
     let monitor = Monitor::create(new, &known_metrics(args.target), now)?;
-    check(&monitor)?;
+    check(&monitor, config)?;
     store.add(&monitor)?;
     show(&monitor, false)
 }
 
 /// Changes what is given. What the result would be is checked as if it were created so.
-fn change(monitor: &mut Monitor, args: &SetArgs, now: DateTime<Utc>) -> Result<(), AnyError> {
+fn change(
+    monitor: &mut Monitor,
+    args: &SetArgs,
+    now: DateTime<Utc>,
+    config: Option<&Path>,
+) -> Result<(), AnyError> {
     let before = monitor.clone();
     if args.filters.is_some() || args.weights.is_some() {
         let mut given = match &args.filters {
@@ -214,14 +222,14 @@ fn change(monitor: &mut Monitor, args: &SetArgs, now: DateTime<Utc>) -> Result<(
     if *monitor != before {
         monitor.updated_at = now;
     }
-    check(monitor)
+    check(monitor, config)
 }
 
 /// The filters of a monitor as they are given.
 fn filters_of(monitor: &Monitor) -> Result<Map<String, Value>, AnyError> {
     let filters = match &monitor.filters {
-        MonitorFilters::Trace(filters) => serde_json::to_value(filters)?,
-        MonitorFilters::Session(filters) => serde_json::to_value(filters)?,
+        TargetFilters::Trace(filters) => serde_json::to_value(filters)?,
+        TargetFilters::Session(filters) => serde_json::to_value(filters)?,
     };
     match filters {
         Value::Object(filters) => Ok(filters),

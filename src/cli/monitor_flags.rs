@@ -70,13 +70,14 @@ pub(super) struct AddArgs {
     /// The folder that gets one run directory per run
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Which traces judges look at, as JSON: '{"environment": "production", "tags": ["new"]}'
+    /// Which targets to score, as JSON. Traces: '{"environment": "production", "tags": ["new"]}'; sessions, each scored
+    /// whole: '{"user_id": "u1", "has_error": true}'
     #[arg(long, value_name = "JSON")]
     pub filters: Option<String>,
-    /// Share of those traces that judges look at, 0 to 1
+    /// Share of those targets to score, 0 to 1, chosen by id
     #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
     pub sample: f64,
-    /// The judge model
+    /// The judge model [default: the one of nightmill.toml or NIGHTMILL_JUDGE when it runs]
     #[arg(long, value_name = "MODEL")]
     pub judge: Option<String>,
     /// Signal weights of a session monitor: tool_correctness=0.5
@@ -117,7 +118,7 @@ pub(super) struct SetArgs {
     /// Other filters, in place of all; signal weights stay
     #[arg(long, value_name = "JSON")]
     pub filters: Option<String>,
-    /// Another share of traces
+    /// Another share of targets
     #[arg(long, value_name = "SHARE")]
     pub sample: Option<f64>,
     /// Another judge model; empty for none

@@ -1,20 +1,22 @@
 //! From a monitor to a run: its settings, its files, its run directory.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Utc};
 use clap::{CommandFactory, Parser};
 
+use super::judge_request::{judge_model, sample_seed};
 use super::{AnyError, Outcome, request};
 use crate::config::{Settings, SettingsError};
 use crate::metric::{Level, Method, SIGNALS, find};
-use crate::monitor::{FileMark, Monitor, MonitorFilters, Order, RunMade, RunMonitor};
-use crate::run::{CacheChoice, Progress, ScoreRequest, score};
-use crate::selection::{SamplingRate, SessionFilters, TraceFilters};
-use crate::trace::{DocumentSource, Members, SourceFormat, discover, nearest};
+use crate::monitor::{FileMark, Monitor, Order, RunMade, RunMonitor};
+use crate::run::{CacheChoice, Progress, ScoreRequest, any_match, score};
+use crate::selection::{
+    DEFAULT_SEED, SamplingRate, SessionFilters, TargetChoice, TargetFilters, TraceFilters,
+};
+use crate::trace::{SourceFormat, discover, nearest};
 
 /// Flags of `score`, as the settings of a monitor keep them.
 #[derive(Debug, Parser)]
@@ -100,7 +102,7 @@ fn settings_of(monitor: &Monitor) -> Result<Settings, SettingsError> {
     let mut settings = read_kept(&monitor.settings)?;
     let mut metrics = monitor.metric_names.clone();
     settings.judge.judge = monitor.model.clone();
-    if let MonitorFilters::Session(filters) = &monitor.filters {
+    if let TargetFilters::Session(filters) = &monitor.filters {
         if monitor.model.is_some() {
             let judged = SIGNALS
                 .iter()
@@ -130,39 +132,47 @@ pub(super) fn metrics_of(level: Level) -> Vec<&'static str> {
         .collect()
 }
 
-/// Checks what can be checked before a run: settings, and that a run can select what the monitor asks for.
-pub(super) fn check(monitor: &Monitor) -> Result<(), AnyError> {
+/// Checks what can be checked before a run: settings, the judge that metrics ask, and that a run can evaluate what the
+/// monitor chooses. `config` is the settings file, if one was named: its judge is the judge of monitors without one.
+pub(super) fn check(monitor: &Monitor, config: Option<&Path>) -> Result<(), AnyError> {
     let settings = settings_of(monitor)?;
     request::local_paths(&monitor.paths)?;
-    request::rules(&settings)?;
+    let rules = request::rules(&settings)?;
     request::format(&settings)?;
     request::column_map(&settings)?;
     request::on_bad_file(&settings)?;
     request::engine(&settings, CacheChoice::User)?;
-    let sampled = monitor.sampling_rate != SamplingRate::ALL;
-    let problem = match &monitor.filters {
-        MonitorFilters::Trace(filters) => {
-            let selects = sampled || *filters != TraceFilters::default();
-            (selects && !monitor.metric_names.iter().any(|name| is_judged(name))).then_some(
-                "filters and samples choose the traces that a judge looks at, and no metric of this monitor asks a \
-                 judge; leave them out, or narrow the paths",
-            )
+    judge_model(&settings.complete(config)?, &rules)?;
+    let loops = monitor.metric_names.iter().any(|m| m == "loop_detection");
+    match monitor.filters {
+        TargetFilters::Trace(_) if loops && targets(monitor, DEFAULT_SEED).is_some() => {
+            request::wrong(
+                "loop_detection compares the traces of whole sessions, and filters and samples of a trace monitor take \
+                 single traces; leave it out of --metrics, or monitor sessions"
+                    .to_owned(),
+            )?
         }
-        MonitorFilters::Session(filters) => {
-            let filters = SessionFilters {
-                signal_weights: None,
-                ..filters.clone()
-            };
-            (sampled || filters != SessionFilters::default()).then_some(
-                "a run scores every session of its files: of filters, session monitors can have `signal_weights` \
-                 only, and no sample; leave the others out, or narrow the paths",
-            )
-        }
-    };
-    match problem {
-        Some(problem) => Err(SettingsError(problem.to_owned()).into()),
-        None => Ok(()),
+        _ => {}
     }
+    Ok(())
+}
+
+/// What chooses the targets of a monitor's runs; none if they take all.
+fn targets(monitor: &Monitor, seed: u64) -> Option<TargetChoice> {
+    let filters = match &monitor.filters {
+        TargetFilters::Trace(filters) => TargetFilters::Trace(filters.clone()),
+        // Weights are in the settings of the run.
+        TargetFilters::Session(filters) => TargetFilters::Session(SessionFilters {
+            signal_weights: None,
+            ..filters.clone()
+        }),
+    };
+    let choice = TargetChoice {
+        filters,
+        sampling_rate: monitor.sampling_rate,
+        seed,
+    };
+    (!choice.takes_all()).then_some(choice)
 }
 
 /// Runs monitors by scoring their files.
@@ -183,16 +193,14 @@ impl<'a> Runner<'a> {
     }
 
     fn request(&self, monitor: &Monitor, out: PathBuf) -> Result<ScoreRequest, AnyError> {
-        check(monitor)?;
+        check(monitor, self.config)?;
         let settings = settings_of(monitor)?.complete(self.config)?;
         let mut request = request::score(&settings, monitor.paths.clone(), out)?;
+        request.targets = targets(monitor, sample_seed(&settings)?);
         if let Some(judge) = &mut request.judge {
-            // What a settings file selects is meant for other runs.
-            judge.sample = monitor.sampling_rate;
-            judge.filters = match &monitor.filters {
-                MonitorFilters::Trace(filters) => filters.clone(),
-                MonitorFilters::Session(_) => TraceFilters::default(),
-            };
+            // Judges are asked about all targets: what a settings file selects is meant for other runs.
+            judge.sample = SamplingRate::ALL;
+            judge.filters = TraceFilters::default();
         }
         Ok(request)
     }
@@ -219,10 +227,7 @@ impl<'a> Runner<'a> {
             monitor_id: Some(monitor.id.clone()),
             ..self.request(monitor, out)?
         };
-        if let MonitorFilters::Trace(filters) = &monitor.filters
-            && order.only_if_new
-            && !any_matches(filters, &request, &order.changed)?
-        {
+        if order.only_if_new && !any_match(&monitor.filters, &request, &order.changed)? {
             return Ok(None);
         }
         let (summary, _) = score(&request, &Progress::default())?;
@@ -275,28 +280,6 @@ fn rows_of(path: &Path) -> Option<u64> {
         .parse_and_finish(&file)
         .ok()?;
     u64::try_from(metadata.file_metadata().num_rows()).ok()
-}
-
-/// Whether a trace that passes the filters is in one of these files of a request.
-fn any_matches(
-    filters: &TraceFilters,
-    request: &ScoreRequest,
-    changed: &[PathBuf],
-) -> Result<bool, AnyError> {
-    if *filters == TraceFilters::default() {
-        return Ok(!changed.is_empty());
-    }
-    let mut files = discover(&request.paths, request.format)?;
-    files.retain(|file| changed.contains(&file.path));
-    let mut found = false;
-    DocumentSource::new(files, request.map.clone()).read(Members::Facts, None, |document| {
-        found = filters.matches_document(&document.trace_id, &document.members);
-        match found {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
-    })?;
-    Ok(found)
 }
 
 #[cfg(test)]

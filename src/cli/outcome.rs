@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use crate::report::plain;
 use crate::run::Summary;
 
 /// How a command ended.
@@ -50,14 +51,8 @@ pub(super) fn print_error(error: &dyn std::error::Error) {
         cause = source.source();
     }
     // Names and texts of inputs and servers may hold anything.
-    let message: String = message
-        .chars()
-        .map(|c| match c {
-            '\n' => '\n',
-            c if c.is_control() => '\u{fffd}',
-            c => c,
-        })
-        .collect();
+    let lines: Vec<String> = message.split('\n').map(plain).collect();
+    let message = lines.join("\n");
     // Nothing can be done about a closed standard error.
     let _ = writeln!(std::io::stderr(), "{message}");
 }

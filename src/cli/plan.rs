@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::{AnyError, Outcome, outcome, request};
 use crate::config::Settings;
+use crate::report::counted;
 use crate::run::{PlanSummary, plan};
 
 /// Flags of `plan`.
@@ -36,9 +37,10 @@ pub(super) fn run(args: PlanArgs, config: Option<&Path>) -> Result<Outcome, AnyE
 
 fn table(plan: &PlanSummary) -> String {
     let mut text = format!(
-        "{} traces would be judged, of {} rows; nothing was sent\n\n\
+        "{} would be judged, of {}; nothing was sent\n\n\
          metric                model                         calls  of them known   prompt tokens  reply tokens     dollars\n",
-        plan.chosen_traces, plan.rows
+        counted(plan.chosen_traces, "trace", "traces"),
+        counted(plan.rows, "row", "rows")
     );
     for metric in plan.metrics.iter().chain([&plan.total]) {
         let cost = metric

@@ -227,6 +227,7 @@ pub(super) fn score(
         judge,
         rules,
         engine: engine(settings, CacheChoice::User)?,
+        targets: None,
         report: true,
     })
 }

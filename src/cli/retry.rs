@@ -7,6 +7,7 @@ use clap::Args;
 use super::scores::{beside, one_run};
 use super::{AnyError, Outcome, outcome, request, score};
 use crate::config::{Settings, SettingsError, split_pairs};
+use crate::report::counted;
 use crate::run::Retry;
 
 /// Most rounds that a run may have.
@@ -54,10 +55,14 @@ pub(super) fn run(args: RetryArgs) -> Result<Outcome, AnyError> {
     let mut request = request::score(&settings, paths.collect(), out)?;
     if !args.json {
         outcome::print(&format!(
-            "{}: asking again for {} scores of traces and {} conversations\n",
+            "{}: asking again for {} and {}\n",
             retry.name,
-            retry.pairs(),
-            retry.conversations()
+            counted(retry.pairs() as u64, "score of a trace", "scores of traces"),
+            counted(
+                retry.conversations() as u64,
+                "conversation",
+                "conversations"
+            )
         ))?;
     }
     retry.narrow(&mut request);
@@ -68,8 +73,9 @@ fn nothing_failed(retry: &Retry) -> String {
     match retry.unjudged() {
         0 => format!("{}: nothing failed\n", retry.id()),
         count => format!(
-            "{}: no judge failed; {count} scores failed without one, and would fail again\n",
-            retry.id()
+            "{}: no judge failed; {} without one, and would fail again\n",
+            retry.id(),
+            counted(count, "score failed", "scores failed")
         ),
     }
 }

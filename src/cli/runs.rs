@@ -16,6 +16,7 @@ use crate::analytics::{
     self, LastBucket, Page, ScoreFilter, ScoreRecord, ScoreStatus, SummaryRow, Target,
 };
 use crate::metric::Level;
+use crate::report::counted;
 use crate::run::{
     ScoreQuery, StoredRun, find_runs, holds_conversations, read_run, read_scores, stored_metrics,
 };
@@ -299,9 +300,9 @@ fn comparison(args: &ComparisonArgs, metric: &str) -> Result<(), AnyError> {
         });
         let table = listing::table(["session", "score", "run", "created"], rows.collect());
         format!(
-            "{table}{} of {} sessions\n",
+            "{table}{} of {}\n",
             compared.rows.len(),
-            compared.total
+            counted(compared.total as u64, "session", "sessions")
         )
     })
 }

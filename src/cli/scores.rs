@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::{AnyError, Outcome, listing};
+use crate::report::counted;
 use crate::run::{StoredRun, edit_scores, find_runs, import_scores, read_run};
 
 /// Flags of `runs scores`.
@@ -35,9 +36,9 @@ pub(super) fn run(args: ScoresArgs) -> Result<Outcome, AnyError> {
         let imported = import_scores(&run, file, &out)?;
         listing::print(args.json, &imported, || {
             format!(
-                "{} scores of {} traces: {}\nresults: {}\n",
-                imported.scores,
-                imported.traces,
+                "{} of {}: {}\nresults: {}\n",
+                counted(imported.scores, "score", "scores"),
+                counted(imported.traces, "trace", "traces"),
                 imported
                     .names
                     .iter()
@@ -52,7 +53,8 @@ pub(super) fn run(args: ScoresArgs) -> Result<Outcome, AnyError> {
         let edited = edit_scores(&run, file)?;
         listing::print(args.json, &edited, || {
             let (scores, path) = (edited.scores, edited.path.display());
-            format!("{scores} scores edited; their tables in {path} are as before otherwise\n")
+            let scores = counted(scores, "score", "scores");
+            format!("{scores} edited; the tables in {path} are as before otherwise\n")
         })?;
     }
     Ok(Outcome::Done)

@@ -58,6 +58,16 @@ pub enum ProviderError {
     /// A key is missing.
     #[error("provider_not_configured: {0}; a key in a file is named with --judge-key-file")]
     NotConfigured(#[from] ProviderNotConfigured),
+    /// A key is missing for an endpoint that is asked about no model.
+    #[error(
+        "{endpoint} needs a key: set the environment variable {variable}, or name a file with the key with --judge-key-file"
+    )]
+    NoKey {
+        /// The endpoint.
+        endpoint: String,
+        /// The variable that is missing or empty.
+        variable: &'static str,
+    },
     /// A provider that is known and can't be asked.
     #[error(
         "judge `{model}`: Vertex AI is not spoken; use gemini/ with a Gemini key, or Vertex's OpenAI-compatible endpoint with openai/ and --judge-url"
@@ -234,6 +244,23 @@ pub(super) fn openai_endpoint(
         base_url: route.base_url,
         key,
     })
+}
+
+/// The endpoint whose batches are looked at, whatever their models are.
+///
+/// # Errors
+/// [`ProviderError::NoKey`].
+pub(super) fn batches_endpoint(
+    settings: &ProviderSettings,
+) -> Result<OpenAiEndpoint, ProviderError> {
+    // Of the name only the provider matters.
+    match openai_endpoint("openai/batches", settings) {
+        Err(ProviderError::NotConfigured(missing)) => Err(ProviderError::NoKey {
+            endpoint: endpoint_of(&missing.model, settings.url.as_deref()),
+            variable: missing.variable,
+        }),
+        endpoint => endpoint,
+    }
 }
 
 /// The name of a model as its endpoint knows it.

@@ -12,7 +12,5 @@ pub use cadence::{Cadence, CadenceError, CronSchedule};
 pub use due::{
     Decision, Order, Outcome, RunMade, RunMonitor, TickReport, changed_files, decide, tick, trigger,
 };
-pub use record::{
-    FileMark, Monitor, MonitorError, MonitorFilters, MonitorStatus, NewMonitor, monitor_id,
-};
+pub use record::{FileMark, Monitor, MonitorError, MonitorStatus, NewMonitor, monitor_id};
 pub use store::{Listing, MonitorStore, RunLock, StoreError};

@@ -12,8 +12,7 @@ use serde_json::{Map, Value};
 use super::cadence::{Cadence, CadenceError};
 use crate::analytics::Target;
 use crate::selection::{
-    RateError, SamplingRate, SessionFilters, TraceFilters, format_instant, instant,
-    optional_instant,
+    RateError, SamplingRate, TargetFilters, format_instant, instant, optional_instant,
 };
 use crate::trace::nearest;
 
@@ -28,20 +27,6 @@ pub enum MonitorStatus {
     Active,
     /// It waits to be resumed.
     Paused,
-}
-
-/// Filters of a monitor: those of its target type. In JSON the keys `target_type` and `filters`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(
-    tag = "target_type",
-    content = "filters",
-    rename_all = "SCREAMING_SNAKE_CASE"
-)]
-pub enum MonitorFilters {
-    /// Of a trace monitor.
-    Trace(TraceFilters),
-    /// Of a session monitor, with its signal weights.
-    Session(SessionFilters),
 }
 
 /// How far a file was read: what a file looked like when a run began.
@@ -117,7 +102,7 @@ pub struct Monitor {
     pub metric_names: Vec<String>,
     /// Which targets to evaluate, and whether they are traces or sessions.
     #[serde(flatten)]
-    pub filters: MonitorFilters,
+    pub filters: TargetFilters,
     /// Share of targets to evaluate.
     pub sampling_rate: SamplingRate,
     /// Model to use; none is the program's default.
@@ -216,7 +201,7 @@ impl Monitor {
             return Err(MonitorError::NoName);
         }
         let metric_names = check_metrics(new.metric_names, new.target_type, known)?;
-        let filters = MonitorFilters::read(new.target_type, new.filters)?;
+        let filters = read_filters(new.target_type, new.filters)?;
         let sampling_rate = SamplingRate::new(new.sampling_rate)?;
         let cadence: Cadence = new.cadence.parse()?;
         if new.paths.is_empty() {
@@ -270,8 +255,8 @@ impl Monitor {
     /// Whether it evaluates traces or sessions.
     pub fn target_type(&self) -> Target {
         match self.filters {
-            MonitorFilters::Trace(_) => Target::Trace,
-            MonitorFilters::Session(_) => Target::Session,
+            TargetFilters::Trace(_) => Target::Trace,
+            TargetFilters::Session(_) => Target::Session,
         }
     }
 
@@ -331,8 +316,8 @@ impl Monitor {
         now: DateTime<Utc>,
     ) -> Result<(), MonitorError> {
         let weights_given = filters.contains_key(SIGNAL_WEIGHTS);
-        let mut filters = MonitorFilters::read(self.target_type(), filters)?;
-        if let (MonitorFilters::Session(old), MonitorFilters::Session(new)) =
+        let mut filters = read_filters(self.target_type(), filters)?;
+        if let (TargetFilters::Session(old), TargetFilters::Session(new)) =
             (&mut self.filters, &mut filters)
             && !weights_given
         {
@@ -370,25 +355,24 @@ impl Monitor {
     }
 }
 
-impl MonitorFilters {
-    /// Reads filters of a target type.
-    fn read(target: Target, filters: Map<String, Value>) -> Result<Self, MonitorError> {
-        let refuse = |e: serde_json::Error| MonitorError::Filters {
-            target: target.name(),
-            problem: e.to_string(),
-        };
-        let given = Value::Object(filters);
-        match target {
-            Target::Trace if given.get(SIGNAL_WEIGHTS).is_some() => {
-                Err(MonitorError::WeightsOnTraces)
-            }
-            Target::Trace => serde_json::from_value(given)
-                .map(Self::Trace)
-                .map_err(refuse),
-            Target::Session => serde_json::from_value(given)
-                .map(Self::Session)
-                .map_err(refuse),
-        }
+/// Reads filters of a target type.
+fn read_filters(
+    target: Target,
+    filters: Map<String, Value>,
+) -> Result<TargetFilters, MonitorError> {
+    let refuse = |e: serde_json::Error| MonitorError::Filters {
+        target: target.name(),
+        problem: e.to_string(),
+    };
+    let given = Value::Object(filters);
+    match target {
+        Target::Trace if given.get(SIGNAL_WEIGHTS).is_some() => Err(MonitorError::WeightsOnTraces),
+        Target::Trace => serde_json::from_value(given)
+            .map(TargetFilters::Trace)
+            .map_err(refuse),
+        Target::Session => serde_json::from_value(given)
+            .map(TargetFilters::Session)
+            .map_err(refuse),
     }
 }
 

@@ -54,6 +54,16 @@ pub enum StoreError {
         /// Their ids.
         ids: String,
     },
+    /// Another monitor has the name, or has it as its id.
+    #[error(
+        "the monitor `{id}` is called `{name}` already; choose another name, or change that one with `monitor set {id}`"
+    )]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// Id of the monitor that has it.
+        id: String,
+    },
     /// A monitor of this id exists.
     #[error("the monitor `{0}` exists already")]
     Exists(String),
@@ -180,12 +190,13 @@ impl MonitorStore {
     /// Stores a new monitor.
     ///
     /// # Errors
-    /// [`StoreError::Exists`] if its id is taken, or that it can't be written.
+    /// [`StoreError::Exists`] or [`StoreError::NameTaken`] if another has its id or name, or that it can't be written.
     pub fn add(&self, monitor: &Monitor) -> Result<(), StoreError> {
         let _lock = self.lock_records()?;
         if self.path(&monitor.id).exists() {
             return Err(StoreError::Exists(monitor.id.clone()));
         }
+        self.check_name(monitor)?;
         self.write(monitor)
     }
 
@@ -193,7 +204,8 @@ impl MonitorStore {
     /// can. If `change` fails nothing is stored.
     ///
     /// # Errors
-    /// What `change` returns, [`StoreError::Missing`], or that the record can't be read or written.
+    /// What `change` returns, [`StoreError::Missing`], [`StoreError::NameTaken`] for a new name, or that the record can't be
+    /// read or written.
     pub fn update<E: From<StoreError>>(
         &self,
         id: &str,
@@ -203,6 +215,9 @@ impl MonitorStore {
         let before = self.read(id)?;
         let mut monitor = before.clone();
         change(&mut monitor)?;
+        if monitor.name != before.name {
+            self.check_name(&monitor)?;
+        }
         if monitor != before {
             self.write(&monitor)?;
         }
@@ -257,6 +272,21 @@ impl MonitorStore {
             name: id.to_owned(),
             folder: self.folder.clone(),
             hint: String::new(),
+        }
+    }
+
+    /// Refuses a name by which another monitor is found: the name of one, or its id.
+    fn check_name(&self, monitor: &Monitor) -> Result<(), StoreError> {
+        let others = self.list()?.monitors.into_iter();
+        let taken = others
+            .filter(|other| other.id != monitor.id)
+            .find(|other| other.name == monitor.name || other.id == monitor.name);
+        match taken {
+            None => Ok(()),
+            Some(other) => Err(StoreError::NameTaken {
+                name: monitor.name.clone(),
+                id: other.id,
+            }),
         }
     }
 
@@ -381,13 +411,55 @@ mod tests {
         let mut second = first.clone();
         second.id.push('2');
         store.add(&first).unwrap();
-        store.add(&second).unwrap();
+        // As a copied file makes one.
+        store.write(&second).unwrap();
         let error = store.find("twin").unwrap_err();
         assert!(
             matches!(&error, StoreError::Ambiguous { count: 2, ids, .. }
             if ids.contains(&second.id)),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_name_is_given_once() {
+        let (_folder, store) = store();
+        let first = monitor("nightly");
+        store.add(&first).unwrap();
+        let again = Monitor {
+            id: "other".into(),
+            ..first.clone()
+        };
+        let error = store.add(&again).unwrap_err();
+        assert!(
+            matches!(&error, StoreError::NameTaken { id, .. } if *id == first.id),
+            "{error}"
+        );
+        let as_id = Monitor {
+            name: first.id.clone(),
+            ..again.clone()
+        };
+        assert!(matches!(
+            store.add(&as_id),
+            Err(StoreError::NameTaken { .. })
+        ));
+        assert_eq!(store.list().unwrap().monitors, std::slice::from_ref(&first));
+
+        let second = monitor("weekly");
+        store.add(&second).unwrap();
+        let renamed = |name: &str| {
+            store.update(&second.id, |monitor| {
+                name.clone_into(&mut monitor.name);
+                Ok::<_, StoreError>(())
+            })
+        };
+        assert!(matches!(
+            renamed("nightly"),
+            Err(StoreError::NameTaken { .. })
+        ));
+        assert_eq!(store.find("weekly").unwrap(), second);
+        renamed("weekly").unwrap();
+        assert_eq!(renamed("monthly").unwrap().name, "monthly");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod judging;
 mod terminal;
+mod words;
 
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, context};
 use serde_json::json;
@@ -9,7 +10,8 @@ use serde_json::json;
 use crate::metric::round4;
 use crate::run::{Rules, ShownSession, Summary};
 
-pub use terminal::{judges, plain, text};
+pub use terminal::{judges, text};
+pub use words::{brief, counted, plain};
 
 const TEMPLATE: &str = include_str!("report.html.j2");
 /// A report names at most this many input files.
@@ -78,6 +80,7 @@ pub fn html(
         "sessions": summary.sessions,
         "merged_duplicates": summary.merged_duplicates,
         "quarantined": summary.quarantined,
+        "left_out": summary.rows_left_out,
         "failed_signals": summary.failed_signals,
         "texts": summary.texts,
         "distinct_texts": summary.distinct_texts,

@@ -2,36 +2,11 @@
 
 use std::fmt::Write as _;
 
+use super::words::{brief, counted, grouped};
 use crate::run::Summary;
-
-/// Writes 1234567 as 1,234,567.
-fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
 
 fn score(value: Option<f64>) -> String {
     value.map_or_else(|| "     –".into(), |v| format!("{v:.4}"))
-}
-
-/// A text for the terminal: no control characters, at most 200 characters.
-pub fn plain(text: &str) -> String {
-    let mut out: String = text
-        .chars()
-        .take(200)
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect();
-    if text.chars().nth(200).is_some() {
-        out.push('…');
-    }
-    out
 }
 
 /// The summary as text. Every number in it is in `summary.json` too.
@@ -58,24 +33,22 @@ pub fn judges(summary: &Summary) -> String {
     out
 }
 
-/// `1 row`, `2 rows`.
-fn counted(count: u64, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{} {what}{plural}", grouped(count))
-}
-
 fn write_counts(out: &mut String, s: &Summary) -> std::fmt::Result {
     writeln!(
         out,
         "{} in {}, from {} of {}",
-        counted(s.traces, "trace"),
-        counted(s.sessions, "session"),
-        counted(s.rows_read, "row"),
-        counted(s.files, "file")
+        counted(s.traces, "trace", "traces"),
+        counted(s.sessions, "session", "sessions"),
+        counted(s.rows_read, "row", "rows"),
+        counted(s.files, "file", "files")
     )?;
+    let left_out = match s.rows_left_out {
+        0 => String::new(),
+        rows => format!(" + left out {}", grouped(rows)),
+    };
     writeln!(
         out,
-        "rows read {} = scored {} + merged duplicates {} + quarantined {}",
+        "rows read {} = scored {} + merged duplicates {} + quarantined {}{left_out}",
         grouped(s.rows_read),
         grouped(s.traces),
         grouped(s.merged_duplicates),
@@ -95,8 +68,8 @@ fn write_counts(out: &mut String, s: &Summary) -> std::fmt::Result {
         match s.tokens_per_second {
             Some(speed) => writeln!(
                 out,
-                "{} tokens, {} tokens/s",
-                grouped(s.tokens),
+                "{}, {} tokens/s",
+                counted(s.tokens, "token", "tokens"),
                 grouped(speed as u64)
             )?,
             None => writeln!(out, "nothing was encoded")?,
@@ -137,7 +110,7 @@ fn write_judges(out: &mut String, s: &Summary) -> std::fmt::Result {
     writeln!(
         out,
         "\njudges: {} asked, {} from the ledger, {} sent, {} answered, {} failed, {} held back",
-        counted(judge.calls.asked, "question"),
+        counted(judge.calls.asked, "question", "questions"),
         grouped(judge.calls.from_ledger),
         grouped(judge.calls.sent),
         grouped(judge.calls.answered),
@@ -150,7 +123,7 @@ fn write_judges(out: &mut String, s: &Summary) -> std::fmt::Result {
                 out,
                 "  {} by {}: {} judged, {} failed, {} pending",
                 m.name,
-                plain(&m.model),
+                brief(&m.model),
                 grouped(m.judged),
                 grouped(m.failed),
                 grouped(m.pending)
@@ -164,11 +137,11 @@ fn write_judges(out: &mut String, s: &Summary) -> std::fmt::Result {
         };
         writeln!(
             out,
-            "  spent on {}: {} and {} tokens in {}, {:.4} dollars{unpriced}",
+            "  spent on {}: {} and {} in {}, {:.4} dollars{unpriced}",
             spend.metric,
             grouped(spend.prompt_tokens),
-            grouped(spend.completion_tokens),
-            counted(spend.attempts, "call"),
+            counted(spend.completion_tokens, "token", "tokens"),
+            counted(spend.attempts, "call", "calls"),
             spend.cost
         )?;
     }
@@ -183,7 +156,7 @@ fn write_batches(out: &mut String, s: &Summary) -> std::fmt::Result {
         out,
         "\nbatches: {} submitted with {}; {} ended: {} answered, {} failed, {} to be asked again; {} waiting{}",
         grouped(b.submitted),
-        counted(b.requests, "question"),
+        counted(b.requests, "question", "questions"),
         grouped(b.collected.ended),
         grouped(b.collected.answered),
         grouped(b.collected.failed),
@@ -204,7 +177,7 @@ fn write_conversations(out: &mut String, s: &Summary) -> std::fmt::Result {
         out,
         "\n{} of {} judged, {} passed (at least {} of 100), average {}; {} failed, {} pending",
         grouped(c.judged),
-        counted(c.conversations, "conversation"),
+        counted(c.conversations, "conversation", "conversations"),
         grouped(c.passed),
         c.run.pass_threshold,
         c.average.map_or_else(|| "–".into(), |v| format!("{v:.2}")),
@@ -216,7 +189,7 @@ fn write_conversations(out: &mut String, s: &Summary) -> std::fmt::Result {
             out,
             "  {} without score: {}",
             grouped(*count),
-            plain(reason)
+            brief(reason)
         )?;
     }
     if !c.metrics.is_empty() {
@@ -225,7 +198,7 @@ fn write_conversations(out: &mut String, s: &Summary) -> std::fmt::Result {
         let metrics: Vec<String> = metrics
             .iter()
             .map(|m| {
-                let name = plain(m.metric.as_deref().unwrap_or_default());
+                let name = brief(m.metric.as_deref().unwrap_or_default());
                 format!("{name} {:.2}", m.average_score)
             })
             .collect();
@@ -249,7 +222,7 @@ fn write_worst(out: &mut String, s: &Summary) -> std::fmt::Result {
             .flagged_traces
             .iter()
             .take(3)
-            .map(|id| plain(id))
+            .map(|id| brief(id))
             .collect();
         let more = match w.flagged_traces.len().saturating_sub(3) {
             0 => String::new(),
@@ -261,9 +234,9 @@ fn write_worst(out: &mut String, s: &Summary) -> std::fmt::Result {
             score(w.agent_reliability).trim(),
             score(w.agent_consistency).trim(),
             grouped(w.traces),
-            plain(&w.session_id),
+            brief(&w.session_id),
             match &w.project_id {
-                Some(project) => format!(" (project {})", plain(project)),
+                Some(project) => format!(" (project {})", brief(project)),
                 None => String::new(),
             }
         )?;
@@ -284,46 +257,52 @@ fn write_problems(out: &mut String, s: &Summary) -> std::fmt::Result {
     let mut lines = Vec::new();
     for q in &s.quarantine {
         lines.push(format!(
-            "{} rows quarantined: {}, first {}",
-            grouped(q.rows),
+            "{} quarantined: {}, first {}",
+            counted(q.rows, "row", "rows"),
             q.code,
-            plain(&q.example)
+            brief(&q.example)
         ));
     }
-    for (count, what) in [
+    for (count, one, many) in [
         (
             s.failed_signals,
+            "trace with a metric that failed (status FAILED); the reason is in `scores`",
             "traces with a metric that failed (status FAILED); the reasons are in `scores`",
         ),
         (
             s.pending_signals,
+            "trace with a metric that was not asked for yet (status PENDING); the reason is in `scores`",
             "traces with a metric that was not asked for yet (status PENDING); the reasons are in `scores`",
         ),
         (
             s.non_finite_signals,
+            "given signal was NaN or infinite and counts as missing",
             "given signals were NaN or infinite and count as missing",
         ),
         (
             s.unmatched_signals,
+            "row of the signals file belongs to no trace",
             "rows of the signals file belong to no trace",
         ),
         (
             s.empty_session_ids,
+            "row has an empty session id and stands alone",
             "rows have an empty session id and stand alone",
         ),
         (
             s.traces_without_session,
+            "trace belongs to no session and has trace metrics only",
             "traces belong to no session and have trace metrics only",
         ),
     ] {
         if count > 0 {
-            lines.push(format!("{} {what}", grouped(count)));
+            lines.push(counted(count, one, many));
         }
     }
     for (metric, count) in &s.sessions_without_evidence {
         lines.push(format!(
-            "{} sessions whose {metric} rests on no trace (evaluated_traces = 0)",
-            grouped(*count)
+            "{} whose {metric} rests on no trace (evaluated_traces = 0)",
+            counted(*count, "session", "sessions")
         ));
     }
     if !lines.is_empty() {
@@ -353,16 +332,4 @@ fn write_end(out: &mut String, s: &Summary) -> std::fmt::Result {
         )?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn numbers_are_grouped_and_control_characters_are_replaced() {
-        assert_eq!(
-            [0, 999, 1000, 1_234_567].map(super::grouped),
-            ["0", "999", "1,000", "1,234,567"]
-        );
-        assert_eq!(super::plain("a\x1b[31m\n"), "a\u{fffd}[31m\u{fffd}");
-    }
 }

@@ -105,6 +105,7 @@ pub fn aggregate(request: &AggregateRequest) -> Result<(Summary, PathBuf), RunEr
         empty_session_ids: source.empty_session_ids(),
         merged_duplicates: merged,
         quarantined,
+        rows_left_out: 0,
         unreadable_files: entries
             .iter()
             .filter(|e| e.code == Code::UnreadableFile)

@@ -141,6 +141,7 @@ pub(super) fn write_over<'f>(
             "sessions": summary.sessions,
             "merged_duplicates": summary.merged_duplicates,
             "quarantined": summary.quarantined,
+            "left_out": summary.rows_left_out,
             "failed_signals": summary.failed_signals,
         },
         "files": checksums(run.path())?,

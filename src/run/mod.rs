@@ -18,6 +18,7 @@ mod session_rows;
 mod signals_file;
 mod summary;
 mod table_writer;
+mod targets;
 mod trace_rows;
 mod worst;
 
@@ -48,6 +49,7 @@ pub use judging::summary::{JudgeSummary, JudgedMetricSummary};
 pub use request_record::{RecordedFile, RequestRecord};
 pub use score::{Progress, ScoreRequest, score};
 pub use summary::{Distribution, Gate, GateResult, MetricSummary, Summary, WorstSession};
+pub use targets::any_match;
 pub use worst::ShownSession;
 
 /// What decides a score beside the traces and the model.

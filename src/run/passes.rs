@@ -63,6 +63,21 @@ pub(super) fn repeats(request: &ScoreRequest, files: &[SourceFile]) -> Result<bo
     Ok(repeated_trace_ids(open, most)?)
 }
 
+/// The traces of the targets, where the request chooses some.
+pub(super) fn targets(
+    request: &ScoreRequest,
+    files: &[SourceFile],
+    repeated: bool,
+) -> Result<Option<Arc<HashSet<String>>>, RunError> {
+    let Some(choice) = &request.targets else {
+        return Ok(None);
+    };
+    let documents = DocumentSource::new(files.to_vec(), request.map.clone());
+    let traces = super::targets::choose(choice, &documents, repeated)?;
+    tracing::info!(traces = traces.len(), "targets chosen");
+    Ok(Some(Arc::new(traces)))
+}
+
 /// What judges said of a run.
 pub(super) struct Judged {
     /// Of traces, if any metric of traces asks a judge.
@@ -77,6 +92,8 @@ pub(super) struct Passes<'r> {
     pub request: &'r ScoreRequest,
     pub service: Arc<EmbeddingService>,
     pub merge_repeated: bool,
+    /// The traces of the targets; none are all traces.
+    pub targets: Option<Arc<HashSet<String>>>,
 }
 
 impl Passes<'_> {
@@ -123,15 +140,19 @@ impl Passes<'_> {
         run: &RunDirectory,
     ) -> Result<Judged, RunError> {
         let passing = match &judge.condition {
-            None => None,
-            Some(condition) => Some(self.passing(condition, files, given, &run.work()).await?),
+            None => self.targets.clone(),
+            Some(condition) => {
+                let work = run.work();
+                let passing = self.passing(condition, files, given, &work).await?;
+                Some(Arc::new(passing))
+            }
         };
         let documents = Arc::new(DocumentSource::new(
             files.to_vec(),
             self.request.map.clone(),
         ));
         let once = async || {
-            let passing = passing.as_ref();
+            let passing = passing.as_deref();
             self.judge_once(judge, judges, &documents, given, run, passing)
                 .await
         };
@@ -200,7 +221,7 @@ impl Passes<'_> {
         judged.await.map(Some)
     }
 
-    /// The traces whose signals pass a condition.
+    /// The traces of targets whose signals pass a condition.
     pub async fn passing(
         &self,
         condition: &str,
@@ -230,6 +251,10 @@ impl Passes<'_> {
             reading(self.request, columns),
             Arc::default(),
         )?;
+        let source = match &self.targets {
+            None => source,
+            Some(targets) => source.keep_only(Arc::clone(targets)),
+        };
         let (_context, frame) = self
             .scored(spill_folder.to_owned(), Arc::new(source), given, signals)
             .await?;

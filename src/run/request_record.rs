@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::ScoreRequest;
+use crate::selection::TargetChoice;
 use crate::trace::SourceFile;
 
 /// A request as it was given.
@@ -16,6 +17,9 @@ pub struct RequestRecord {
     pub paths: Vec<String>,
     /// The settings that were given, by key, without secrets. Whoever makes the request says what they are.
     pub settings: Map<String, Value>,
+    /// What chose the targets of the run; none if it took all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub targets: Option<TargetChoice>,
     /// Whether the run made a report.
     pub report: bool,
     /// The files that the run read its traces from, in its order.
@@ -72,6 +76,7 @@ impl RequestRecord {
     pub(super) fn of(request: &ScoreRequest, files: &[SourceFile]) -> Self {
         let mut record = request.record.clone();
         record.report = request.report;
+        record.targets.clone_from(&request.targets);
         record.files = files
             .iter()
             .filter_map(|file| RecordedFile::of(&file.path))

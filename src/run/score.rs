@@ -19,6 +19,7 @@ use crate::metric::CONVERSATION;
 use crate::run::finished::retry_conversations;
 use crate::run::judging::request::JudgeRequest;
 use crate::run::judging::traces;
+use crate::selection::TargetChoice;
 use crate::trace::{
     Code, ColumnMap, OnBadFile, Quarantine, SourceFormat, TraceColumns, TraceSource, discover,
 };
@@ -46,6 +47,8 @@ pub struct ScoreRequest {
     pub engine: EngineRequest,
     /// Judges, if any metric asks one.
     pub judge: Option<JudgeRequest>,
+    /// Which traces or sessions are evaluated; none takes all.
+    pub targets: Option<TargetChoice>,
     /// Write report.html.
     pub report: bool,
     /// A name beside that of the directory.
@@ -149,12 +152,11 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
         signals: Vec::new(),
     };
     let quarantine = Arc::new(Quarantine::default());
-    let source = Arc::new(TraceSource::open(
+    let source = TraceSource::open(
         files.clone(),
         passes::reading(request, columns),
         Arc::clone(&quarantine),
-    )?);
-    let _ = progress.source.set(Arc::clone(&source));
+    )?;
     if source.rows_expected() == Some(0) && quarantine.sorted().is_empty() {
         return Err(RunError::Request(format!(
             "no rows to score: {} files were opened and all are empty",
@@ -175,6 +177,12 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
     };
     let run = RunDirectory::create(&request.out, request.overwrite, &inputs)?;
     let merge_repeated = passes::repeats(request, &files)?;
+    let targets = passes::targets(request, &files, merge_repeated)?;
+    let source = Arc::new(match &targets {
+        None => source,
+        Some(targets) => source.keep_only(Arc::clone(targets)),
+    });
+    let _ = progress.source.set(Arc::clone(&source));
     retry_conversations::prepare(request, &files, merge_repeated)?;
     stages.end("open and check");
 
@@ -191,11 +199,15 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
         Some(path) => runtime.block_on(GivenSignals::read(path))?,
         None => GivenSignals::none(),
     };
-    let given_ids = given.ids();
+    let mut given_ids = given.ids();
+    if let Some(targets) = &targets {
+        given_ids.retain(|trace_id| targets.contains(trace_id));
+    }
     let passes = Passes {
         request,
         service: Arc::clone(&service),
         merge_repeated,
+        targets,
     };
     let mut texts_seen_before = 0;
     let judged = match &judge {
@@ -342,11 +354,12 @@ fn summarise(
 ) -> Result<Summary, RunError> {
     let rules = &request.rules;
     let (rows_read, quarantined) = (source.rows_read(), quarantine.rows());
-    let kept = rows_read.checked_sub(quarantined);
+    let left_out = source.rows_left_out();
+    let kept = rows_read.checked_sub(quarantined + left_out);
     let merged = kept.and_then(|kept| kept.checked_sub(traces.traces))
         .filter(|merged| *merged == 0 || traces.merged).ok_or_else(|| {
         RunError::Plan(format!(
-            "rows don't add up: {rows_read} read, {quarantined} quarantined, {} scored; nothing was written",
+            "rows don't add up: {rows_read} read, {quarantined} quarantined, {left_out} left out, {} scored; nothing was written",
             traces.traces
         ))
     })?;
@@ -381,6 +394,7 @@ fn summarise(
         empty_session_ids: source.empty_session_ids(),
         merged_duplicates: merged,
         quarantined,
+        rows_left_out: left_out,
         unreadable_files: unreadable,
         failed_signals: traces.failed_signals,
         pending_signals: traces.pending_signals,

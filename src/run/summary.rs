@@ -178,7 +178,7 @@ pub struct QuarantineSummary {
 pub struct Summary {
     /// Files read.
     pub files: u64,
-    /// Rows seen: traces + merged duplicates + quarantined. Where conversations come from a table of turns, rows of turns
+    /// Rows seen: traces + merged duplicates + quarantined + left out. Where conversations come from a table of turns, rows of turns
     /// and cases, and no traces.
     pub rows_read: u64,
     /// Traces scored.
@@ -193,6 +193,8 @@ pub struct Summary {
     pub merged_duplicates: u64,
     /// Rows set aside.
     pub quarantined: u64,
+    /// Rows of traces that are no targets of the run.
+    pub rows_left_out: u64,
     /// Files, or parts of them, that could not be read.
     pub unreadable_files: u64,
     /// Trace metrics that failed.

@@ -61,6 +61,35 @@ pub struct TraceFacts<'a> {
     pub release: Option<&'a str>,
 }
 
+impl TraceFacts<'_> {
+    /// Shows the facts of a document to `look`, given its id and members. None for one without a readable start: it is
+    /// not scored.
+    pub fn of_document<T>(
+        trace_id: &str,
+        members: &Map<String, Value>,
+        look: impl FnOnce(&TraceFacts<'_>) -> T,
+    ) -> Option<T> {
+        let text = |name: &str| members.get(name).and_then(Value::as_str);
+        let started_at = text("started_at").and_then(|t| parse_instant(t).ok())?;
+        let tags: Vec<&str> = match members.get("tags") {
+            Some(Value::Array(tags)) => tags.iter().filter_map(Value::as_str).collect(),
+            Some(Value::String(tag)) => vec![tag],
+            _ => Vec::new(),
+        };
+        Some(look(&TraceFacts {
+            trace_id,
+            started_at,
+            status: text("status").map_or_else(TraceStatus::default, TraceStatus::named),
+            name: text("name"),
+            session_id: text("session_id"),
+            user_id: text("user_id"),
+            tags: &tags,
+            environment: text("environment"),
+            release: text("release"),
+        }))
+    }
+}
+
 /// A half-open stretch of time with open ends: `from <= time < to`.
 fn is_between(time: DateTime<Utc>, from: Option<DateTime<Utc>>, to: Option<DateTime<Utc>>) -> bool {
     from.is_none_or(|from| time >= from) && to.is_none_or(|to| time < to)
@@ -141,26 +170,7 @@ impl TraceFilters {
     /// Whether the trace of a document, by its id and members, passes all filters. One without a readable start is not
     /// scored, so that it never passes.
     pub fn matches_document(&self, trace_id: &str, members: &Map<String, Value>) -> bool {
-        let text = |name: &str| members.get(name).and_then(Value::as_str);
-        let Some(started_at) = text("started_at").and_then(|t| parse_instant(t).ok()) else {
-            return false;
-        };
-        let tags: Vec<&str> = match members.get("tags") {
-            Some(Value::Array(tags)) => tags.iter().filter_map(Value::as_str).collect(),
-            Some(Value::String(tag)) => vec![tag],
-            _ => Vec::new(),
-        };
-        self.matches(&TraceFacts {
-            trace_id,
-            started_at,
-            status: text("status").map_or_else(TraceStatus::default, TraceStatus::named),
-            name: text("name"),
-            session_id: text("session_id"),
-            user_id: text("user_id"),
-            tags: &tags,
-            environment: text("environment"),
-            release: text("release"),
-        })
+        TraceFacts::of_document(trace_id, members, |trace| self.matches(trace)).unwrap_or(false)
     }
 }
 

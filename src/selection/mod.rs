@@ -3,8 +3,10 @@
 mod filters;
 mod moment;
 mod sampling;
+mod targets;
 
 pub use filters::{Ids, SessionFilters, SessionTally, TraceFacts, TraceFilters, TraceStatus};
 pub use moment::{InstantError, format_instant, parse_instant};
 pub(crate) use moment::{instant, optional_instant};
 pub use sampling::{Cutoff, DEFAULT_SEED, Lowest, Rank, Ranking, RateError, SamplingRate};
+pub use targets::{TargetChoice, TargetFilters};

@@ -1,6 +1,7 @@
 //! Row by row from found cells to canonical batches; rows with a bad cell are quarantined.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -51,6 +52,8 @@ pub(super) struct Row<'a> {
 pub(super) struct RowNotes {
     pub empty_session_ids: u64,
     pub non_finite_signals: u64,
+    /// Sound rows of traces that are not wanted.
+    pub left_out: u64,
 }
 
 /// Builds one canonical batch.
@@ -68,6 +71,8 @@ pub(super) struct BatchBuilder {
     output: Option<StringViewBuilder>,
     signals: Vec<Float64Builder>,
     text_mode: TextMode,
+    /// The traces wanted; none wants all.
+    only: Option<Arc<HashSet<String>>>,
     rows: usize,
     bytes: usize,
     pub notes: RowNotes,
@@ -88,7 +93,12 @@ fn utf8<'a>(column: &'static str, bytes: &'a [u8]) -> Result<&'a str, Rejected> 
 }
 
 impl BatchBuilder {
-    pub fn new(schema: SchemaRef, columns: &TraceColumns, text_mode: TextMode) -> Self {
+    pub fn new(
+        schema: SchemaRef,
+        columns: &TraceColumns,
+        text_mode: TextMode,
+        only: Option<Arc<HashSet<String>>>,
+    ) -> Self {
         Self {
             schema,
             position: UInt64Builder::new(),
@@ -107,6 +117,7 @@ impl BatchBuilder {
                 .map(|_| Float64Builder::new())
                 .collect(),
             text_mode,
+            only,
             rows: 0,
             bytes: 0,
             notes: RowNotes::default(),
@@ -122,7 +133,7 @@ impl BatchBuilder {
         self.bytes
     }
 
-    /// Adds a row, or quarantines it.
+    /// Adds a row, or quarantines it. A sound one whose trace is not wanted is counted and left out.
     pub fn push(
         &mut self,
         row: Row<'_>,
@@ -174,6 +185,15 @@ impl BatchBuilder {
         let input = self.text("input", &row.input)?;
         let output = self.text("output", &row.output)?;
 
+        // Only now: a bad row is quarantined, whatever is wanted.
+        if self
+            .only
+            .as_ref()
+            .is_some_and(|only| !only.contains(&trace_id))
+        {
+            self.notes.left_out += 1;
+            return Ok(());
+        }
         // Nothing can fail from here on: the row goes into all builders or into none.
         self.rows += 1;
         self.position.append_value(position);

@@ -215,6 +215,15 @@ impl DocumentSource {
     }
 }
 
+/// An id among the members of a document: a text that is not empty, or a whole number.
+pub fn label(members: &Map<String, Value>, name: &str) -> Option<String> {
+    match members.get(name)? {
+        Value::String(text) => (!text.is_empty()).then(|| text.clone()),
+        Value::Number(number) if !number.is_f64() => Some(number.to_string()),
+        _ => None,
+    }
+}
+
 type FoundRow<'f> = dyn FnMut(u64, &mut dyn FnMut(&str) -> Option<Value>) -> ControlFlow<()> + 'f;
 
 fn id_text(value: &Value) -> Option<String> {

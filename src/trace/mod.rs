@@ -20,7 +20,7 @@ mod trace_id;
 use std::path::PathBuf;
 
 pub use discover::{SourceFile, SourceFormat, discover};
-pub use document::{DocumentSource, Members, TraceDocument, merge_documents};
+pub use document::{DocumentSource, Members, TraceDocument, label, merge_documents};
 pub use duplicates::repeated_trace_ids;
 pub use quarantine::{Code, Quarantine, QuarantinedRows};
 pub(crate) use schema::nearest;

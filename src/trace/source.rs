@@ -1,6 +1,6 @@
 //! The traces of a run: files cut into units of work, read by any number of threads.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -110,6 +110,9 @@ pub struct TraceSource {
     rows_read: AtomicU64,
     empty_session_ids: AtomicU64,
     non_finite_signals: AtomicU64,
+    /// The traces wanted; none wants all.
+    only: Option<Arc<HashSet<String>>>,
+    left_out: AtomicU64,
 }
 
 impl std::fmt::Debug for TraceSource {
@@ -187,7 +190,16 @@ impl TraceSource {
             rows_read: AtomicU64::new(0),
             empty_session_ids: AtomicU64::new(0),
             non_finite_signals: AtomicU64::new(0),
+            only: None,
+            left_out: AtomicU64::new(0),
         })
+    }
+
+    /// The same source with the rows of these traces alone. Rows of others are checked and counted, and left out.
+    #[must_use]
+    pub fn keep_only(mut self, trace_ids: Arc<HashSet<String>>) -> Self {
+        self.only = Some(trace_ids);
+        self
     }
 
     /// The schema of the batches.
@@ -222,6 +234,11 @@ impl TraceSource {
     /// Rows seen so far, kept or quarantined.
     pub fn rows_read(&self) -> u64 {
         self.rows_read.load(Relaxed)
+    }
+
+    /// Rows left out because their traces are not wanted.
+    pub fn rows_left_out(&self) -> u64 {
+        self.left_out.load(Relaxed)
     }
 
     /// Rows whose `session_id` was the empty string; they are read as standing alone.
@@ -337,6 +354,7 @@ impl TraceSource {
             Arc::clone(&self.schema),
             &self.options.columns,
             self.options.text_mode,
+            self.only.clone(),
         )
     }
 
@@ -433,6 +451,7 @@ impl Pending<'_> {
         self.source
             .non_finite_signals
             .fetch_add(full.notes.non_finite_signals, Relaxed);
+        self.source.left_out.fetch_add(full.notes.left_out, Relaxed);
         if full.rows() > 0 {
             let batch = full.finish().map_err(|e| TraceError::File {
                 file: self.file.to_owned(),

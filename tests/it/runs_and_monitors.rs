@@ -374,6 +374,7 @@ fn a_failing_or_damaged_monitor_stops_no_other() {
 fn a_changed_file_without_a_matching_trace_is_nothing_new() {
     let place = Place::new();
     let ledger = place.folder.path().join("ledger.db");
+    std::fs::write(&ledger, "").unwrap();
     let ledger = format!("ledger={}", ledger.display());
     let nowhere = [
         "--target",
@@ -414,7 +415,14 @@ fn monitors_that_can_t_work_are_refused() {
         (&COHERENCE, vec!["--set", "windw=3"], "`window`"),
         (&COHERENCE, vec!["--set", "metrics=coherence"], "--metrics"),
         (&COHERENCE, vec!["--set", "threshold=coherence=2"], "0 to 1"),
-        (&COHERENCE, vec!["--sample", "0.5"], "judge"),
+        (
+            &COHERENCE,
+            vec!["--metrics", "loop_detection", "--sample", "0.5"],
+            "whole sessions",
+        ),
+        (&COHERENCE, vec!["--sample", "1.5"], "[0, 1]"),
+        (&COHERENCE, vec!["--metrics", "confidence"], "--judge"),
+        (&session, vec!["--metrics", "conversation"], "--judge"),
         (&COHERENCE, vec!["--filters", "[]"], "JSON object"),
         (&COHERENCE, vec!["--filters", r#"{"usr":"x"}"#], "`usr`"),
         (
@@ -424,8 +432,8 @@ fn monitors_that_can_t_work_are_refused() {
         ),
         (
             &session,
-            vec!["--filters", r#"{"user_id":"x"}"#],
-            "every session",
+            vec!["--filters", r#"{"environment":"x"}"#],
+            "`environment`",
         ),
         (
             &session,
@@ -445,4 +453,194 @@ fn monitors_that_can_t_work_are_refused() {
     assert!(shown.contains(r#""coherence":2.0"#), "{shown}");
     let missing = place.monitor(2, &["show", "wieghted"]);
     assert!(missing.stderr.contains("`weighted`"), "{missing:?}");
+}
+
+#[test]
+fn a_judge_is_named_when_a_monitor_is_made_or_changed() {
+    let place = Place::new();
+    let judged = ["--target", "trace", "--metrics", "coherence,confidence"];
+    let refused = place.add(2, "judged", &judged);
+    assert!(
+        refused.stderr.contains("confidence") && refused.stderr.contains("--judge"),
+        "{refused:?}"
+    );
+    place.add(
+        0,
+        "judged",
+        &[&judged[..], &["--judge", "openai/x"]].concat(),
+    );
+    let refused = place.monitor(2, &["set", "judged", "--judge", ""]);
+    assert!(refused.stderr.contains("--judge"), "{refused:?}");
+    place.monitor(
+        0,
+        &["set", "judged", "--judge", "", "--metrics", "coherence"],
+    );
+    let refused = place.monitor(2, &["set", "judged", "--metrics", "confidence"]);
+    assert!(refused.stderr.contains("--judge"), "{refused:?}");
+
+    // The settings file may name the judge, as for any run.
+    let file = place.folder.path().join("judge.toml");
+    std::fs::write(&file, "judge = \"openai/x\"\n").unwrap();
+    let file = file.display().to_string();
+    let more = ["--metrics", "confidence", "--config", &file];
+    place.monitor(0, &[&["set", "judged"][..], &more].concat());
+    // So may the configuration of the judge of conversations.
+    let config = place.folder.path().join("conversations.toml");
+    std::fs::write(&config, "model = \"openai/x\"\n").unwrap();
+    let config = format!("judge_config={}", config.display());
+    let conversations = ["--target", "session", "--metrics", "conversation"];
+    place.add(
+        0,
+        "talks",
+        &[&conversations[..], &["--set", &config]].concat(),
+    );
+}
+
+#[test]
+fn a_name_belongs_to_one_monitor() {
+    let place = Place::new();
+    place.add(0, "nightly", &COHERENCE);
+    let listed = place.monitor(0, &["list", "--json"]);
+    let listed: Value = serde_json::from_str(&listed.stdout).unwrap();
+    let id = listed[0]["id"].as_str().unwrap();
+    let later = [&COHERENCE[..], &["--now", "2026-12-02"]].concat();
+    let args = [
+        &[
+            "add",
+            "nightly",
+            &place.traces,
+            "--cadence",
+            "daily",
+            "--out",
+            &place.out,
+        ][..],
+        &later,
+    ]
+    .concat();
+    let refused = place.monitor(2, &args);
+    assert!(
+        refused.stderr.contains(id) && refused.stderr.contains("another name"),
+        "{refused:?}"
+    );
+    place.add(0, "weekly", &COHERENCE);
+    let refused = place.monitor(2, &["set", "weekly", "--name", "nightly"]);
+    assert!(refused.stderr.contains(id), "{refused:?}");
+    // Two monitors may write to one folder: their runs have names of their own.
+    assert_eq!(place.tick(0, "2026-12-02T03:00:00Z"), ["ran", "ran"]);
+    assert_eq!(place.runs().len(), 2);
+}
+
+/// A place whose traces are of two users: sessions `a` (both), `b` (the second), `c` (the first), and a trace alone (the first).
+fn of_two_users() -> Place {
+    let place = Place::new();
+    std::fs::remove_file(Path::new(&place.traces).join("2026-11-19.parquet")).unwrap();
+    let rows = [
+        ("a1", Some("a"), "u1"),
+        ("a2", Some("a"), "u2"),
+        ("b1", Some("b"), "u2"),
+        ("c1", Some("c"), "u1"),
+        ("n1", None, "u1"),
+    ];
+    put(&place, "first", &rows);
+    place
+}
+
+fn put(place: &Place, name: &str, rows: &[(&str, Option<&str>, &str)]) {
+    let lines: String = rows
+        .iter()
+        .map(|(id, session, user)| {
+            let row = serde_json::json!({
+                "trace_id": id, "session_id": session, "user_id": user,
+                "started_at": "2026-11-19T00:00:00Z", "input": format!("Where is {id}?"), "output": "On its way.",
+            });
+            format!("{row}\n")
+        })
+        .collect();
+    let path = Path::new(&place.traces).join(format!("{name}.jsonl"));
+    std::fs::write(path, lines).unwrap();
+}
+
+/// The ids in a column of a table of the last run.
+fn ids_of_last_run(place: &Place, table: &str, column: &str) -> Vec<String> {
+    let run = Path::new(&place.out).join(place.runs().last().unwrap());
+    let rows = crate::support::read_parquet(&run.join(table));
+    let ids = rows.column_by_name(column).unwrap();
+    let ids = arrow::array::AsArray::as_string::<i32>(ids);
+    ids.iter().map(|id| id.unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_session_monitor_scores_the_sessions_that_pass_and_no_others() {
+    let place = of_two_users();
+    let session = [
+        "--target",
+        "session",
+        "--metrics",
+        "agent_reliability",
+        "--filters",
+        r#"{"user_id":"u1"}"#,
+        "--weights",
+        "coherence=2",
+    ];
+    place.add(0, "mine", &session);
+    assert_eq!(place.tick(0, "2026-12-02T03:00:00Z"), ["ran"]);
+    assert_eq!(
+        ids_of_last_run(&place, "sessions", "session_id"),
+        ["a", "c"]
+    );
+    // A session is scored whole, and a trace without session belongs to none.
+    assert_eq!(
+        ids_of_last_run(&place, "traces", "trace_id"),
+        ["a1", "a2", "c1"]
+    );
+    let run = Path::new(&place.out).join(&place.runs()[0]);
+    let told = summary(&run);
+    assert_eq!(
+        (&told["rows_read"], &told["rows_left_out"]),
+        (&5.into(), &2.into())
+    );
+    let manifest: Value =
+        serde_json::from_slice(&std::fs::read(run.join("manifest.json")).unwrap()).unwrap();
+    let targets = &manifest["request"]["targets"];
+    assert_eq!(targets["target_type"], "SESSION");
+    assert_eq!(targets["filters"], serde_json::json!({"user_id": "u1"}));
+    assert_eq!(manifest["rules"]["weights"]["coherence"], 2.0);
+
+    // New: not a trace of a session that does not pass, nor one that the filters leave out, but one that they match.
+    put(
+        &place,
+        "second",
+        &[("b2", Some("b"), "u2"), ("a3", Some("a"), "u2")],
+    );
+    assert_eq!(place.tick(0, "2026-12-03T03:00:00Z"), ["skipped_unchanged"]);
+    put(&place, "third", &[("a4", Some("a"), "u1")]);
+    assert_eq!(place.tick(0, "2026-12-04T03:00:00Z"), ["ran"]);
+    let expected = ["a1", "a2", "a3", "a4", "c1"];
+    assert_eq!(ids_of_last_run(&place, "traces", "trace_id"), expected);
+
+    place.monitor(0, &["set", "mine", "--sample", "0.5"]);
+    place.monitor(0, &["trigger", "mine", "--now", "2026-12-05"]);
+    let half = ids_of_last_run(&place, "sessions", "session_id");
+    assert_eq!(half.len(), 1, "{half:?}");
+    place.monitor(0, &["trigger", "mine", "--now", "2026-12-06"]);
+    assert_eq!(ids_of_last_run(&place, "sessions", "session_id"), half);
+    place.monitor(0, &["set", "mine", "--sample", "0"]);
+    place.monitor(0, &["trigger", "mine", "--now", "2026-12-07"]);
+    assert!(ids_of_last_run(&place, "traces", "trace_id").is_empty());
+}
+
+#[test]
+fn a_trace_monitor_scores_the_traces_that_pass() {
+    let place = of_two_users();
+    let filters = ["--filters", r#"{"user_id":"u1"}"#];
+    place.add(0, "mine", &[&COHERENCE[..], &filters].concat());
+    assert_eq!(place.tick(0, "2026-12-02T03:00:00Z"), ["ran"]);
+    assert_eq!(
+        ids_of_last_run(&place, "traces", "trace_id"),
+        ["a1", "c1", "n1"]
+    );
+    assert_eq!(ids_of_last_run(&place, "scores", "target_id").len(), 3);
+    let run = Path::new(&place.out).join(&place.runs()[0]);
+    // Texts of other traces are not embedded: three inputs, and outputs that are all alike.
+    assert_eq!(summary(&run)["distinct_texts"], 4);
 }

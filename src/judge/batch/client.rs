@@ -4,13 +4,14 @@ use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::time::Duration;
 
+use futures::StreamExt;
 use serde_json::{Value, json};
 
 use super::{BatchObject, CHAT_COMPLETIONS};
 use crate::judge::call::CallErrorKind;
 use crate::judge::fault::{kind_of_status, shortened, with_causes};
 use crate::judge::provider::{
-    OpenAiEndpoint, ProviderError, ProviderSettings, http_client, openai_endpoint,
+    OpenAiEndpoint, ProviderError, ProviderSettings, batches_endpoint, http_client, openai_endpoint,
 };
 use crate::judge::secret::Secrets;
 use crate::judge::service::Retries;
@@ -21,6 +22,10 @@ const KEY: &str = "nightmill";
 const PAGES: usize = 50;
 /// The longest silence of an endpoint while it answers.
 const SILENCE: Duration = Duration::from_secs(120);
+/// The longest answer that is read into memory, in bytes. A list of a hundred batches has far less.
+const LONGEST_ANSWER: usize = 16 << 20;
+/// As much of an error's text as is read, in bytes.
+const LONGEST_ERROR: usize = 64 << 10;
 
 /// A request about batches that got no good answer.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +56,7 @@ impl std::fmt::Debug for BatchClient {
 }
 
 impl BatchClient {
-    /// A client for the endpoint that all these models have in common.
+    /// A client for the endpoint that all these models have in common; without models, for one that has batches.
     ///
     /// # Errors
     /// [`ProviderError`] if a model is asked elsewhere than by OpenAI's protocol, or a key is missing; before anything is sent.
@@ -60,11 +65,14 @@ impl BatchClient {
         models: &[String],
         retries: Retries,
     ) -> Result<Self, ProviderError> {
-        let mut endpoint = openai_endpoint("openai/any", &settings);
+        let mut endpoint = None;
         for model in models {
-            endpoint = Ok(openai_endpoint(model, &settings)?);
+            endpoint = Some(openai_endpoint(model, &settings)?);
         }
-        let endpoint = endpoint?;
+        let endpoint = match endpoint {
+            Some(endpoint) => endpoint,
+            None => batches_endpoint(&settings)?,
+        };
         let mut secrets = settings.secrets();
         endpoint.key.iter().for_each(|key| secrets.add(key));
         Ok(Self {
@@ -271,8 +279,10 @@ impl BatchClient {
             return Ok(answer);
         }
         // Whatever of the error's text comes in time.
-        let body = tokio::time::timeout(SILENCE, answer.text()).await;
-        let body = body.ok().and_then(Result::ok).unwrap_or_default();
+        let body = beginning(answer.bytes_stream(), LONGEST_ERROR);
+        let body = tokio::time::timeout(SILENCE, body).await;
+        let (body, _) = body.ok().and_then(Result::ok).unwrap_or_default();
+        let body = String::from_utf8_lossy(&body);
         let message = format!("status {}: {}", status.as_u16(), body.trim());
         let kind = kind_of_status(status.as_u16(), &message, false);
         Err(self.failed(what, kind, message))
@@ -284,12 +294,20 @@ impl BatchClient {
         request: reqwest::RequestBuilder,
     ) -> Result<Value, BatchClientError> {
         let answer = self.answer(what, request).await?;
-        let bytes = tokio::time::timeout(SILENCE, answer.bytes()).await;
+        let bytes = beginning(answer.bytes_stream(), LONGEST_ANSWER);
+        let bytes = tokio::time::timeout(SILENCE, bytes).await;
         let Ok(bytes) = bytes else {
             let message = "the answer stopped in its middle".into();
             return Err(self.failed(what, CallErrorKind::Timeout, message));
         };
-        let bytes = bytes.map_err(|e| self.lost(what, &e))?;
+        let (bytes, whole) = bytes.map_err(|e| self.lost(what, &e))?;
+        if !whole {
+            let message = format!(
+                "the answer is longer than {} MiB; does it have batch endpoints?",
+                LONGEST_ANSWER >> 20
+            );
+            return Err(self.failed(what, CallErrorKind::Refused, message));
+        }
         serde_json::from_slice(&bytes).map_err(|e| {
             let message = format!("the answer is not JSON: {e}");
             self.failed(what, CallErrorKind::Garbled, message)
@@ -342,6 +360,27 @@ impl BatchClient {
     }
 }
 
+/// The first `most` bytes of a body, and whether that is all of it. What follows is not read.
+async fn beginning<B: AsRef<[u8]>, E>(
+    body: impl futures::Stream<Item = Result<B, E>>,
+    most: usize,
+) -> Result<(Vec<u8>, bool), E> {
+    let mut body = std::pin::pin!(body);
+    let mut bytes = Vec::new();
+    while let Some(piece) = body.next().await {
+        let piece = piece?;
+        let (piece, room) = (piece.as_ref(), most - bytes.len());
+        match piece.get(..room) {
+            Some(last) if piece.len() > room => {
+                bytes.extend_from_slice(last);
+                return Ok((bytes, false));
+            }
+            _ => bytes.extend_from_slice(piece),
+        }
+    }
+    Ok((bytes, true))
+}
+
 /// A file piece by piece, so that it need not fit memory.
 fn pieces(file: File) -> impl futures::Stream<Item = io::Result<Vec<u8>>> {
     futures::stream::try_unfold(file, |mut file| async move {
@@ -350,4 +389,52 @@ fn pieces(file: File) -> impl futures::Stream<Item = io::Result<Vec<u8>>> {
         piece.truncate(length);
         Ok((length > 0).then_some((piece, file)))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pieces: &[&str], most: usize) -> (String, bool, usize) {
+        let mut taken = 0;
+        let body = futures::stream::iter(pieces).map(|piece| {
+            taken += 1;
+            Ok::<_, ()>(piece.as_bytes())
+        });
+        let read = futures::executor::block_on(beginning(body, most));
+        let (bytes, whole) = read.unwrap();
+        (String::from_utf8(bytes).unwrap(), whole, taken)
+    }
+
+    #[test]
+    fn no_more_of_a_body_is_read_than_may_be() {
+        let pieces = ["abc", "", "de", "fg"];
+        assert_eq!(read(&pieces, 7), ("abcdefg".into(), true, 4));
+        assert_eq!(read(&pieces, 6), ("abcdef".into(), false, 4));
+        assert_eq!(read(&pieces, 5), ("abcde".into(), false, 4));
+        assert_eq!(read(&pieces, 4), ("abcd".into(), false, 3));
+        assert_eq!(read(&pieces, 0), (String::new(), false, 1));
+        assert_eq!(read(&[], 0), (String::new(), true, 0));
+        let broken = futures::stream::iter([Ok("ab"), Err("lost")]);
+        let broken = futures::executor::block_on(beginning(broken, 9));
+        assert_eq!(broken, Err("lost"));
+    }
+
+    #[test]
+    fn a_missing_key_is_named_without_a_model() {
+        let settings = ProviderSettings {
+            key: Some(" ".into()),
+            ..ProviderSettings::default()
+        };
+        let error = BatchClient::new(settings, &[], Retries::default()).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("OPENAI_API_KEY") && text.contains("--judge-key-file"),
+            "{text}"
+        );
+        assert!(
+            !text.contains("model") && !text.contains("openai/"),
+            "{text}"
+        );
+    }
 }

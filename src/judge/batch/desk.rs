@@ -55,7 +55,23 @@ pub enum BatchDeskError {
     /// The ledger.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// A request does not fit a batch file.
+    /// Questions that no batch file has room for. All others were submitted.
+    #[error(
+        "a batch file may have {limit} bytes, and the longest question of this run, of the metric `{metric}`, takes {bytes}; give at \
+         least --batch-bytes {bytes}, leave --batch out, or cut long traces with --judge-max-trace and --judge-long-traces. Questions \
+         left out of the batches: {questions}; all others were submitted and are in the ledger"
+    )]
+    TooLong {
+        /// The metric of the longest.
+        metric: String,
+        /// What it takes as a line, in bytes.
+        bytes: u64,
+        /// What a file may have, in bytes.
+        limit: u64,
+        /// How many there are.
+        questions: u64,
+    },
+    /// A request can't be written.
     #[error(transparent)]
     Request(#[from] RequestFileError),
     /// Requests or results can't be kept aside.
@@ -195,16 +211,18 @@ impl BatchDesk {
     }
 
     async fn submit_lines(&self, lines: File) -> Result<(), BatchDeskError> {
-        for (model, files) in self.request_files(lines)? {
+        let mut too_long = None;
+        for (model, files) in self.request_files(lines, &mut too_long)? {
             for (file, bytes, requests) in files {
                 self.submit_file(&model, file, bytes, &requests).await?;
             }
         }
-        Ok(())
+        too_long.map_or(Ok(()), Err)
     }
 
-    /// Files of requests by model: a batch has one. Each call is claimed until it is written down that it waits in a batch;
-    /// calls that another process asked meanwhile, or is asking, are left out.
+    /// Files of requests by model: a batch has one. Each call is claimed until it is written down that it waits in a batch.
+    /// Calls that another process asked meanwhile, or is asking, are left out, and so are those that are longer than a file
+    /// may be, of which `too_long` tells.
     #[allow(
         clippy::type_complexity,
         reason = "what a model's files are, used once"
@@ -212,6 +230,7 @@ impl BatchDesk {
     fn request_files(
         &self,
         lines: File,
+        too_long: &mut Option<BatchDeskError>,
     ) -> Result<Vec<(String, Vec<(File, u64, Vec<BatchRequest>)>)>, BatchDeskError> {
         let folder = self.ledger.folder().to_owned();
         let mut models = HashMap::new();
@@ -237,7 +256,14 @@ impl BatchDesk {
                     entry.insert((files, Vec::<Vec<BatchRequest>>::new()))
                 }
             };
-            let file = files.push(&line.request.hash, &line.body)?;
+            let file = match files.push(&line.request.hash, &line.body) {
+                Err(RequestFileError::LineTooLarge { bytes, limit, .. }) => {
+                    let earlier = too_long.take();
+                    *too_long = Some(longer(earlier, line.request.metric, bytes, limit));
+                    continue;
+                }
+                file => file?,
+            };
             if requests.len() <= file {
                 requests.resize_with(file + 1, Vec::new);
             }
@@ -365,6 +391,34 @@ impl BatchDesk {
             waiting: self.ledger.waiting()?,
             ..counts
         })
+    }
+}
+
+/// What is said of questions that are too long, after one more of them.
+fn longer(
+    earlier: Option<BatchDeskError>,
+    metric: String,
+    bytes: u64,
+    limit: u64,
+) -> BatchDeskError {
+    match earlier {
+        Some(BatchDeskError::TooLong {
+            metric: longest,
+            bytes: most,
+            questions,
+            ..
+        }) => BatchDeskError::TooLong {
+            metric: if bytes > most { metric } else { longest },
+            bytes: bytes.max(most),
+            limit,
+            questions: questions + 1,
+        },
+        _ => BatchDeskError::TooLong {
+            metric,
+            bytes,
+            limit,
+            questions: 1,
+        },
     }
 }
 

@@ -27,5 +27,5 @@ pub use result_file::{
 };
 pub use result_join::{JoinSummary, ResultJoin};
 
-/// The endpoint that lines of a batch are for, unless another is given.
+/// The endpoint that lines of a batch are for.
 pub const CHAT_COMPLETIONS: &str = "/v1/chat/completions";

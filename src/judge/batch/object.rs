@@ -11,8 +11,6 @@ pub struct BatchObject {
     pub status: BatchStatus,
     /// How many of its lines are done; zeros where the provider does not say.
     pub request_counts: RequestCounts,
-    /// The file of requests.
-    pub input_file_id: Option<String>,
     /// The file of replies; `None` while there is none, or if no line has one.
     pub output_file_id: Option<String>,
     /// The file of failed and expired lines; `None` while there is none, or if no line failed.
@@ -87,17 +85,7 @@ pub enum BatchObjectError {
 }
 
 impl BatchObject {
-    /// Reads an answer of `POST /batches`, `GET /batches/{id}` or `POST /batches/{id}/cancel`.
-    ///
-    /// # Errors
-    /// [`BatchObjectError`].
-    pub fn parse(json: &[u8]) -> Result<Self, BatchObjectError> {
-        let value: Value =
-            serde_json::from_slice(json).map_err(|_| BatchObjectError::NotAnObject)?;
-        Self::from_value(&value)
-    }
-
-    /// The same for an answer that is parsed already.
+    /// Reads an answer of `POST /batches` or `GET /batches/{id}`.
     ///
     /// # Errors
     /// [`BatchObjectError`].
@@ -129,7 +117,6 @@ impl BatchObject {
                 completed: count("completed"),
                 failed: count("failed"),
             },
-            input_file_id: word(value, "input_file_id"),
             output_file_id: word(value, "output_file_id"),
             error_file_id: word(value, "error_file_id"),
         })
@@ -185,7 +172,7 @@ mod tests {
     use serde_json::json;
 
     fn parsed(value: Value) -> Result<BatchObject, BatchObjectError> {
-        BatchObject::parse(value.to_string().as_bytes())
+        BatchObject::from_value(&value)
     }
 
     #[test]
@@ -220,7 +207,6 @@ mod tests {
                     completed: 95,
                     failed: 5
                 },
-                input_file_id: Some("file-i".into()),
                 output_file_id: Some("file-o".into()),
                 error_file_id: None,
             }
@@ -253,10 +239,7 @@ mod tests {
 
     #[test]
     fn other_answers_are_errors() {
-        assert_eq!(
-            BatchObject::parse(b"<html>"),
-            Err(BatchObjectError::NotAnObject)
-        );
+        assert_eq!(parsed(json!("<html>")), Err(BatchObjectError::NotAnObject));
         assert_eq!(parsed(json!([])), Err(BatchObjectError::NotAnObject));
         assert_eq!(
             parsed(json!({"status": "completed"})),

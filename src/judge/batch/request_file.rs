@@ -87,7 +87,6 @@ pub struct WrittenFile<W> {
 /// Memory: one line, and the ids.
 pub struct RequestFiles<W, O> {
     limits: BatchLimits,
-    url: String,
     open: O,
     files: Vec<WrittenFile<W>>,
     ids: HashSet<String>,
@@ -113,19 +112,11 @@ impl<W: Write, O: FnMut(usize) -> io::Result<W>> RequestFiles<W, O> {
         }
         Ok(Self {
             limits,
-            url: CHAT_COMPLETIONS.to_owned(),
             open,
             files: Vec::new(),
             ids: HashSet::new(),
             line: Vec::new(),
         })
-    }
-
-    /// The same for another endpoint, as a path.
-    #[must_use]
-    pub fn with_url(mut self, url: &str) -> Self {
-        url.clone_into(&mut self.url);
-        self
     }
 
     /// Writes one request; returns the number of its file, from 0. The body is sent as it serialises.
@@ -205,7 +196,7 @@ impl<W: Write, O: FnMut(usize) -> io::Result<W>> RequestFiles<W, O> {
         let line = Line {
             custom_id,
             method: "POST",
-            url: &self.url,
+            url: CHAT_COMPLETIONS,
             body,
         };
         let written = serde_json::to_writer(&mut self.line, &line);
@@ -250,16 +241,6 @@ mod tests {
         assert_eq!(lines(&files[0]), [expected]);
         assert_eq!(files[0].bytes, files[0].writer.len() as u64);
         assert_eq!(files[0].writer.iter().filter(|b| **b == b'\n').count(), 1);
-    }
-
-    #[test]
-    fn another_endpoint_is_named_in_the_line() {
-        let mut files = files(BatchLimits::default()).with_url("/v1/responses");
-        files.push("h", &json!({})).unwrap();
-        assert_eq!(
-            lines(&files.finish().unwrap()[0])[0]["url"],
-            "/v1/responses"
-        );
     }
 
     #[test]

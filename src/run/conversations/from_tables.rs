@@ -170,6 +170,7 @@ fn summary_of(
         empty_session_ids: 0,
         merged_duplicates: counts.merged_turns,
         quarantined: 0,
+        rows_left_out: 0,
         unreadable_files: 0,
         failed_signals: 0,
         non_finite_signals: 0,

@@ -243,6 +243,7 @@ impl Retry {
     /// Makes a request for the old run's files ask for its failures alone.
     pub fn narrow(self, request: &mut ScoreRequest) {
         request.report = self.request.report;
+        request.targets.clone_from(&self.request.targets);
         let Some(judge) = &mut request.judge else {
             return;
         };

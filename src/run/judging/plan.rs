@@ -1,6 +1,7 @@
 //! What judging would cost: the choice of traces and their prompts, without a single call.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -75,20 +76,22 @@ pub fn plan(request: &ScoreRequest, judge: &JudgeRequest) -> Result<PlanSummary,
         None => GivenSignals::none(),
     };
     let repeated = passes::repeats(request, &files)?;
+    let targets = passes::targets(request, &files, repeated)?;
     let passing = match &judge.condition {
-        None => None,
+        None => targets,
         Some(condition) => {
             let passes = Passes {
                 request,
                 service: load_service(&request.engine, work.path())?,
                 merge_repeated: repeated,
+                targets,
             };
             let passing = passes.passing(condition, &files, &given, work.path());
-            Some(runtime.block_on(passing)?)
+            Some(Arc::new(runtime.block_on(passing)?))
         }
     };
     let documents = DocumentSource::new(files, request.map.clone());
-    let selection = traces::select(judge, &documents, passing.as_ref(), repeated)?;
+    let selection = traces::select(judge, &documents, passing.as_deref(), repeated)?;
     let answers = Answers::of(judge)?;
     let mut planned: Vec<PlannedMetric> = metrics
         .iter()

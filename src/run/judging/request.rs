@@ -182,6 +182,13 @@ impl JudgeRequest {
                 "--max-cost: no price is known for `{model}`; give one with --price {model}=INPUT:OUTPUT"
             )));
         }
+        // Opening would make one, and a mistyped name would answer nothing.
+        if self.replay && !self.ledger.exists() {
+            return Err(RunError::Request(format!(
+                "--replay: there is no ledger `{}`; name the one of your runs with --ledger",
+                self.ledger.display()
+            )));
+        }
         let ledger = Arc::new(Ledger::open(&self.ledger).map_err(|e| request(&e))?);
         let batches = match client.zip(self.batches) {
             None => None,

@@ -169,6 +169,30 @@ fn files_keep_to_their_limits() {
 }
 
 #[test]
+fn a_question_longer_than_a_file_is_named_and_holds_up_no_other() {
+    let mut rows = traces(3);
+    rows[1]["output"] = Value::from(format!("case-001 {}", "long ".repeat(4000)));
+    let scene = Scene::new(&rows);
+    let judge = ScriptedJudge::start(script);
+    let mut command = batch(&scene, &judge, "confidence", "run");
+    let ran = expect(2, command.args(["--batch-bytes", "15000"]));
+    let lines: usize = judge.batches().iter().map(|b| b.lines).sum();
+    assert_eq!(lines, 2, "{ran:?}");
+    assert!(ran.stderr.contains("`confidence`"), "{ran:?}");
+    let (_, needed) = ran.stderr.split_once("--batch-bytes ").unwrap();
+    let needed: String = needed.chars().take_while(char::is_ascii_digit).collect();
+    assert!(!scene.at("run").exists());
+
+    // Exactly what is asked for is enough, and the others are not asked again.
+    let mut command = batch_to_the_end(&scene, &judge, "confidence", "run");
+    expect(0, command.args(["--batch-bytes", &needed]));
+    let lines: usize = judge.batches().iter().map(|b| b.lines).sum();
+    assert_eq!(lines, 3);
+    let largest = judge.uploads().iter().map(Vec::len).max().unwrap();
+    assert_eq!(largest.to_string(), needed);
+}
+
+#[test]
 fn models_have_batches_of_their_own() {
     let scene = Scene::new(&traces(2));
     let judge = ScriptedJudge::start(script);
@@ -495,6 +519,21 @@ fn what_does_not_go_together_is_refused_before_anything_is_sent() {
     let ran = expect(2, &mut judge_command(&elsewhere, &judge, &["--collect"]));
     assert!(ran.stderr.contains("--ledger"), "{ran:?}");
     assert!(!elsewhere.at("ledger.db").exists());
+}
+
+#[test]
+fn collecting_without_a_key_names_the_variable_and_no_model() {
+    let scene = Scene::new(&[]);
+    std::fs::write(scene.at("ledger.db"), "").unwrap();
+    let mut command = program();
+    command.env_remove("OPENAI_API_KEY");
+    let ledger = scene.at("ledger.db");
+    command.args(["judge", "--collect", "--ledger"]).arg(ledger);
+    let ran = expect(2, &mut command);
+    for word in ["OPENAI_API_KEY", "--judge-key-file"] {
+        assert!(ran.stderr.contains(word), "{ran:?}");
+    }
+    assert!(!ran.stderr.contains("openai/"), "{ran:?}");
 }
 
 #[test]

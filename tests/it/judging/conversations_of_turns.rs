@@ -390,6 +390,7 @@ fn wrong_tables_and_idle_flags_are_refused_before_anything_is_asked() {
     scene.write("turns.jsonl", &turns("s"));
     for (flag, value) in [
         ("--judge-where", "coherence < 1"),
+        ("--judge-policy", "compat"),
         ("--metrics", "coherence"),
         ("--threshold", "coherence=0.5"),
     ] {
@@ -401,7 +402,8 @@ fn wrong_tables_and_idle_flags_are_refused_before_anything_is_asked() {
     assert!(!scene.at("run").exists());
 }
 
-/// The compatible policy counts failed calls of trace metrics; a conversation is still asked up to five times.
+/// The policy counts failed calls of trace metrics: one that is set for other commands changes nothing, and a conversation is
+/// asked up to five times.
 #[test]
 fn a_conversation_is_asked_again_under_both_policies() {
     for policy in ["production", "compat"] {
@@ -411,7 +413,7 @@ fn a_conversation_is_asked_again_under_both_policies() {
             _ => script(asked),
         });
         let mut command = scene.judge(&judge.url(), "turns.jsonl", "run");
-        expect(0, command.args(["--judge-policy", policy]));
+        expect(0, command.env("NIGHTMILL_JUDGE_POLICY", policy));
         assert_eq!(judge.prompt_count(), 2, "{policy}");
     }
 }

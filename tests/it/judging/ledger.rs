@@ -75,6 +75,7 @@ fn another_model_temperature_or_reply_size_is_another_question() {
 fn replaying_an_empty_ledger_leaves_every_score_pending() {
     let scene = Scene::new(&traces(2));
     let judge = ScriptedJudge::start(script);
+    std::fs::write(scene.at("ledger.db"), "").unwrap();
     let mut replay = scene.judge(&judge.url(), &SEVEN.join(","), "run");
     expect(3, replay.arg("--replay"));
     assert_eq!(judge.asked().len(), 0);
@@ -94,6 +95,21 @@ fn replaying_an_empty_ledger_leaves_every_score_pending() {
             (&2.into(), &0.into())
         );
     }
+}
+
+#[test]
+fn replaying_a_ledger_that_is_not_there_makes_none() {
+    let scene = Scene::new(&traces(1));
+    let judge = ScriptedJudge::start(script);
+    let mut replay = scene.judge(&judge.url(), "confidence", "run");
+    let ran = expect(2, replay.arg("--replay"));
+    let path = scene.at("ledger.db").display().to_string();
+    assert!(
+        ran.stderr.contains(&path) && ran.stderr.contains("--ledger"),
+        "{ran:?}"
+    );
+    assert!(!scene.at("ledger.db").exists() && !scene.at("run").exists());
+    assert_eq!(judge.asked().len(), 0);
 }
 
 #[test]

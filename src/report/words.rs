@@ -1,0 +1,64 @@
+//! Words and numbers as the terminal shows them.
+
+/// The most characters of a text of data in a line for people.
+const MOST_CHARACTERS: usize = 200;
+
+/// Writes 1234567 as 1,234,567.
+pub fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A count and what is counted: `1 batch`, `2,000 batches`. `one` and `many` may go on with what is said of it.
+pub fn counted(count: u64, one: &str, many: &str) -> String {
+    let what = if count == 1 { one } else { many };
+    format!("{} {what}", grouped(count))
+}
+
+/// A text of data that the terminal only shows: control characters, which would steer it, become U+FFFD.
+pub fn plain(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
+}
+
+/// The same of the first 200 characters, with `…` where there are more.
+pub fn brief(text: &str) -> String {
+    match text.char_indices().nth(MOST_CHARACTERS) {
+        None => plain(text),
+        Some((end, _)) => format!("{}…", plain(&text[..end])),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_and_one_is_one() {
+        assert_eq!(
+            [0, 999, 1000, 1_234_567].map(grouped),
+            ["0", "999", "1,000", "1,234,567"]
+        );
+        let batches = |count| counted(count, "batch", "batches");
+        assert_eq!(batches(0), "0 batches");
+        assert_eq!(batches(1), "1 batch");
+        assert_eq!(batches(2000), "2,000 batches");
+    }
+
+    #[test]
+    fn control_characters_are_replaced_and_long_texts_cut() {
+        assert_eq!(plain("a\x1b[31m\n\u{9b}"), "a\u{fffd}[31m\u{fffd}\u{fffd}");
+        let text = "é".repeat(200);
+        assert_eq!(brief(&text), text);
+        assert_eq!(brief(&format!("{text}\n")), format!("{text}…"));
+        assert_eq!(brief("a\n"), "a\u{fffd}");
+    }
+}
