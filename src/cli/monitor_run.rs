@@ -104,10 +104,7 @@ fn settings_of(monitor: &Monitor) -> Result<Settings, SettingsError> {
     settings.judge.judge = monitor.model.clone();
     if let TargetFilters::Session(filters) = &monitor.filters {
         if monitor.model.is_some() {
-            let judged = SIGNALS
-                .iter()
-                .map(|(name, _)| *name)
-                .filter(|n| is_judged(n));
+            let judged = judged_signals(&metrics);
             metrics.extend(judged.map(str::to_owned));
         }
         settings.weights = filters.signal_weights.as_ref().map(|weights| {
@@ -119,8 +116,15 @@ fn settings_of(monitor: &Monitor) -> Result<Settings, SettingsError> {
     Ok(settings)
 }
 
-fn is_judged(metric: &str) -> bool {
-    find(metric).is_some_and(|metric| metric.method == Method::Judge)
+/// Signals that a judge gives, if one of the metrics folds signals. A conversation is judged by itself.
+fn judged_signals(metrics: &[String]) -> impl Iterator<Item = &'static str> + use<> {
+    let folds = metrics.iter().any(|m| has_method(m, Method::Aggregate));
+    let signals = SIGNALS.iter().map(|(name, _)| *name);
+    signals.filter(move |name| folds && has_method(name, Method::Judge))
+}
+
+fn has_method(metric: &str, method: Method) -> bool {
+    find(metric).is_some_and(|metric| metric.method == method)
 }
 
 /// Metrics that a monitor of a target type may have.
@@ -321,5 +325,15 @@ mod tests {
             let error = kept(&[pair]).unwrap_err().to_string();
             assert!(error.contains(expected), "{pair}: {error}");
         }
+    }
+
+    #[test]
+    fn judges_give_signals_only_to_metrics_that_fold_them() {
+        let judged = |metric: &str| judged_signals(&[metric.to_owned()]).collect::<Vec<_>>();
+        assert_eq!(judged("conversation"), [""; 0]);
+        assert_eq!(
+            judged("agent_consistency"),
+            ["confidence", "tool_correctness"]
+        );
     }
 }
