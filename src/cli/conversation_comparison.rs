@@ -15,8 +15,8 @@ use crate::judge::conversation::{
 };
 use crate::report::{counted, plain};
 use crate::run::{
-    Explanation, JudgeRequest, JudgedComparison, JudgedRun, compare_judged, explain, find_runs,
-    read_judged, read_run,
+    Explanation, JudgeRequest, JudgedComparison, JudgedRun, compare_judged, comparison_folder,
+    explain, find_runs, read_judged, read_run, write_comparison,
 };
 use crate::selection::format_instant;
 
@@ -47,18 +47,29 @@ pub(super) fn run(args: &ComparisonArgs, config: Option<&Path>) -> Result<Outcom
     let judge = asked(&args.conversations, config)?;
     let project = looked.project.as_deref();
     let (baseline, candidate) = (side(baseline, project)?, side(candidate, project)?);
+    // A folder that can't be made is refused before anything is asked.
+    let folder = args.conversations.out.as_ref().map(|out| {
+        let runs = [&baseline.run, &candidate.run];
+        comparison_folder(out, args.conversations.overwrite, runs)
+    });
+    let folder = folder.transpose()?;
     let conversations = compare_judged(&baseline, &candidate, args.conversations.thresholds());
     let explanation = judge.map(|judge| explain(&judge, &conversations));
     let compared = Compared {
         explanation: explanation.transpose()?,
         conversations,
     };
+    let written = folder.map(|folder| write_comparison(folder, &compared.conversations, &compared));
+    let written = written.transpose()?;
     listing::print(looked.json, &compared, || {
         let mut text = text(&compared.conversations, args.limit);
         match &compared.explanation {
             None => {}
             Some(None) => text.push_str("\nnothing moved, so that the judge was not asked why\n"),
             Some(Some(explanation)) => text.push_str(&explained(explanation)),
+        }
+        if let Some(written) = &written {
+            text.push_str(&format!("\ntables: {}\n", written.display()));
         }
         text
     })?;

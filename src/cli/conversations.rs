@@ -7,12 +7,13 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::progress::ProgressBar;
-use super::{AnyError, Outcome, outcome, request};
+use super::{AnyError, Outcome, outcome, plan, request};
 use crate::config::{Settings, SettingsError};
 use crate::metric::CONVERSATION;
 use crate::report::{brief, counted};
 use crate::run::{
     CacheChoice, ConversationSummary, Progress, Summary, TableCounts, TurnsRequest, judge_turns,
+    plan_turns,
 };
 
 /// Flags of `conversations`.
@@ -29,48 +30,89 @@ pub(super) struct ConversationsArgs {
     /// Judge drafts and archived cases too [default: active ones]
     #[arg(long)]
     all_statuses: bool,
+    /// Only count what the judge would be asked and what it would cost; sends nothing and makes no run directory
+    #[arg(long)]
+    dry_run: bool,
     /// The run directory to make
-    #[arg(long, value_name = "DIR")]
-    out: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "dry_run")]
+    out: Option<PathBuf>,
     #[command(flatten)]
     settings: Settings,
 }
 
+/// The tables of a request to judge conversations.
+pub(super) struct Tables {
+    /// Files, folders and globs of turns.
+    pub turns: Vec<String>,
+    /// The same of cases.
+    pub cases: Vec<String>,
+    /// Drafts and archived cases too.
+    pub all_statuses: bool,
+}
+
 pub(super) fn run(args: ConversationsArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
     refuse_idle_flags(&args.settings)?;
-    let mut settings = args.settings.complete(config)?;
+    let settings = args.settings.complete(config)?;
+    let tables = Tables {
+        turns: args.turns,
+        cases: args.cases.into_iter().collect(),
+        all_statuses: args.all_statuses,
+    };
+    let (json, overwrite) = (settings.json, settings.overwrite);
+    let request = TurnsRequest {
+        overwrite,
+        ..request_of(settings, tables, args.out.unwrap_or_default())?
+    };
+    match args.dry_run {
+        true => plan::print(&plan_turns(&request)?, json),
+        false => carry_out(&request, json),
+    }
+}
+
+/// A request to judge these tables into `out`. Nothing is replaced.
+pub(super) fn request_of(
+    mut settings: Settings,
+    tables: Tables,
+    out: PathBuf,
+) -> Result<TurnsRequest, AnyError> {
     // Settings of the file or the environment may be meant for other commands.
     settings.metrics = Some(vec![CONVERSATION.to_owned()]);
     settings.fail_under = of_conversations(settings.fail_under);
     settings.threshold = of_conversations(settings.threshold);
     settings.judge.judge_model = of_conversations(settings.judge.judge_model);
     settings.judge.judge_policy = None;
+    settings.signals = None;
     settings.judge.judge_where = None;
     settings.judge.judge_only = None;
     settings.judge.judge_tags = None;
-    request::local_paths(&args.turns)?;
-    request::local_paths(args.cases.as_slice())?;
+    request::local_paths(&tables.turns)?;
+    request::local_paths(&tables.cases)?;
     let rules = request::rules(&settings)?;
     let judge = super::judge_request::judge(&settings, &rules)?;
     let judge = judge.ok_or("name a judge with --judge, as in --judge openai/gpt-4o-mini")?;
-    let request = TurnsRequest {
-        turns: args.turns,
-        cases: args.cases,
-        all_statuses: args.all_statuses,
+    Ok(TurnsRequest {
         format: request::format(&settings)?,
         on_bad_file: request::on_bad_file(&settings)?,
-        out: args.out,
-        overwrite: settings.overwrite,
+        out,
+        overwrite: false,
+        threads: request::engine(&settings, CacheChoice::Off)?.threads,
+        record: request::record(&settings, &tables.turns, &rules, Some(&judge)),
+        turns: tables.turns,
+        cases: tables.cases,
+        all_statuses: tables.all_statuses,
         rules,
         judge,
-        threads: request::engine(&settings, CacheChoice::Off)?.threads,
-    };
+    })
+}
+
+/// Judges, with a progress bar, and prints what came of it.
+pub(super) fn carry_out(request: &TurnsRequest, json: bool) -> Result<Outcome, AnyError> {
     let progress = Arc::new(Progress::default());
     let bar = ProgressBar::start(Arc::clone(&progress));
-    let result = judge_turns(&request, &progress);
+    let result = judge_turns(request, &progress);
     bar.stop();
     let (summary, folder) = result?;
-    let text = match settings.json {
+    let text = match json {
         true => format!("{}\n", serde_json::to_string_pretty(&summary)?),
         false => format!("{}results: {}\n", text(&summary), folder.display()),
     };
@@ -232,24 +274,26 @@ fn write_judged(
 }
 
 fn write_notes(out: &mut String, s: &Summary, counts: &TableCounts) -> std::fmt::Result {
-    let mut notes: Vec<String> = s
-        .quarantine
-        .iter()
-        .map(|q| {
-            let (rows, example) = (counted(q.rows, "row", "rows"), brief(&q.example));
-            format!("{rows} quarantined: {}, first {example}", q.code)
-        })
-        .collect();
-    for (count, one, many) in [
+    let mut notes = plan::set_aside(&s.quarantine);
+    notes.extend(left_out(counts));
+    if !notes.is_empty() {
+        writeln!(out, "\nnotes")?;
+    }
+    notes.iter().try_for_each(|note| writeln!(out, "  {note}"))
+}
+
+/// What is not judged, or judged otherwise than one may think.
+pub(super) fn left_out(counts: &TableCounts) -> impl Iterator<Item = String> {
+    let notes = [
         (
             counts.merged_turns,
-            "turn was there twice and counts once",
-            "turns were there twice and count once",
+            "turn is there twice and counts once",
+            "turns are there twice and count once",
         ),
         (
             counts.without_case,
-            "conversation has no row in the cases and was judged without expectations",
-            "conversations have no row in the cases and were judged without expectations",
+            "conversation has no row in the cases: it has no expectations",
+            "conversations have no row in the cases: they have no expectations",
         ),
         (
             counts.not_active,
@@ -261,15 +305,9 @@ fn write_notes(out: &mut String, s: &Summary, counts: &TableCounts) -> std::fmt:
             "conversation left out by --sample",
             "conversations left out by --sample",
         ),
-    ] {
-        if count > 0 {
-            notes.push(counted(count, one, many));
-        }
-    }
-    if !notes.is_empty() {
-        writeln!(out, "\nnotes")?;
-    }
-    notes.iter().try_for_each(|note| writeln!(out, "  {note}"))
+    ];
+    let some = notes.into_iter().filter(|(count, ..)| *count > 0);
+    some.map(|(count, one, many)| counted(count, one, many))
 }
 
 #[cfg(test)]

@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{AnyError, Outcome, outcome, request};
+use super::{AnyError, Outcome, conversations, outcome, request};
 use crate::config::Settings;
-use crate::report::counted;
-use crate::run::{PlanSummary, plan};
+use crate::report::{brief, counted};
+use crate::run::{PlanSummary, PlannedTables, QuarantineSummary, plan};
 
 /// Flags of `plan`.
 #[derive(Args, Debug)]
 pub(super) struct PlanArgs {
-    /// Files, folders (also Hive-partitioned) and globs
+    /// Files, folders (also Hive-partitioned) and globs of traces; for tables of turns see `conversations --dry-run`
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<String>,
     #[command(flatten)]
@@ -26,21 +26,37 @@ pub(super) fn run(args: PlanArgs, config: Option<&Path>) -> Result<Outcome, AnyE
     let Some(judge) = &request.judge else {
         return Err("no metric of this plan asks a judge, so that nothing would be sent; name one with --metrics".into());
     };
-    let planned = plan(&request, judge)?;
-    let text = match settings.json {
-        true => format!("{}\n", serde_json::to_string_pretty(&planned)?),
-        false => table(&planned),
+    print(&plan(&request, judge)?, settings.json)
+}
+
+/// Prints a plan.
+pub(super) fn print(plan: &PlanSummary, json: bool) -> Result<Outcome, AnyError> {
+    let text = match json {
+        true => format!("{}\n", serde_json::to_string_pretty(plan)?),
+        false => table(plan),
     };
     outcome::print(&text)?;
     Ok(Outcome::Done)
 }
 
 fn table(plan: &PlanSummary) -> String {
+    let chosen = match &plan.tables {
+        None => format!(
+            "{} would be judged, of {}",
+            counted(plan.chosen_traces, "trace", "traces"),
+            counted(plan.rows, "row", "rows")
+        ),
+        Some(tables) => format!(
+            "{} of {} would be judged, from {} of turns and {} of cases",
+            plan.total.calls,
+            counted(tables.conversations, "conversation", "conversations"),
+            counted(tables.counts.turn_rows, "row", "rows"),
+            tables.counts.case_rows
+        ),
+    };
     let mut text = format!(
-        "{} would be judged, of {}; nothing was sent\n\n\
+        "{chosen}; nothing was sent\n\n\
          metric                model                         calls  of them known   prompt tokens  reply tokens     dollars\n",
-        counted(plan.chosen_traces, "trace", "traces"),
-        counted(plan.rows, "row", "rows")
     );
     for metric in plan.metrics.iter().chain([&plan.total]) {
         let cost = metric
@@ -62,5 +78,30 @@ fn table(plan: &PlanSummary) -> String {
          (a token for four bytes; {} for a reply, four times as many for one about a conversation). Prices as of {}.\n",
         plan.usual_reply_tokens, plan.prices_as_of
     ));
+    let notes = plan.tables.as_ref().map(notes).unwrap_or_default();
+    if !notes.is_empty() {
+        text.push_str(&format!("\nnotes\n  {}\n", notes.join("\n  ")));
+    }
     text
+}
+
+fn notes(tables: &PlannedTables) -> Vec<String> {
+    let mut notes = set_aside(&tables.quarantine);
+    if tables.not_asked > 0 {
+        notes.push(format!(
+            "{} would fail without a call: without turns, with a row that was set aside, failed by themselves, or too long",
+            counted(tables.not_asked, "conversation", "conversations")
+        ));
+    }
+    notes.extend(conversations::left_out(&tables.counts));
+    notes
+}
+
+/// Rows that were set aside, by problem.
+pub(super) fn set_aside(problems: &[QuarantineSummary]) -> Vec<String> {
+    let notes = problems.iter().map(|q| {
+        let (rows, example) = (counted(q.rows, "row", "rows"), brief(&q.example));
+        format!("{rows} quarantined: {}, first {example}", q.code)
+    });
+    notes.collect()
 }

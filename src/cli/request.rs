@@ -234,7 +234,7 @@ pub(super) fn score(
 
 /// What a manifest keeps of a request. Where a setting was left open, it says what was chosen: another user, folder or
 /// version may choose otherwise.
-fn record(
+pub(super) fn record(
     settings: &Settings,
     paths: &[String],
     rules: &Rules,

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::conversations::Tables;
 use super::scores::{beside, one_run};
-use super::{AnyError, Outcome, outcome, request, score};
+use super::{AnyError, Outcome, conversations, outcome, request, score};
 use crate::config::{Settings, SettingsError, split_pairs};
 use crate::report::counted;
-use crate::run::Retry;
+use crate::run::{RecordedFile, Retry};
 
 /// Most rounds that a run may have.
 const MOST_ROUNDS: u32 = 100;
@@ -50,21 +51,39 @@ pub(super) fn run(args: RetryArgs) -> Result<Outcome, AnyError> {
     }
     retry.check()?;
     let settings = settings(&retry, &args)?;
-    let paths = retry.request.files.iter().map(|file| file.path.clone());
     let out = args.out.unwrap_or_else(|| beside(retry.path(), "retry"));
-    let mut request = request::score(&settings, paths.collect(), out)?;
-    if !args.json {
-        outcome::print(&format!(
-            "{}: asking again for {} and {}\n",
-            retry.name,
-            counted(retry.pairs() as u64, "score of a trace", "scores of traces"),
-            counted(
-                retry.conversations() as u64,
-                "conversation",
-                "conversations"
-            )
-        ))?;
+    let conversations = retry.conversations() as u64;
+    let conversations = counted(conversations, "conversation", "conversations");
+    let asking = match retry.of_turns() {
+        true => conversations,
+        false => {
+            let pairs = retry.pairs() as u64;
+            let scores = counted(pairs, "score of a trace", "scores of traces");
+            format!("{scores} and {conversations}")
+        }
+    };
+    let told = format!("{}: asking again for {asking}\n", retry.name);
+    let paths = |files: &[RecordedFile]| files.iter().map(|file| file.path.clone()).collect();
+    let files = paths(&retry.request.files);
+    let tables = retry.request.tables.as_ref();
+    let tables = tables.filter(|_| retry.of_turns()).cloned();
+    let tell = || match args.json {
+        true => Ok(()),
+        false => outcome::print(&told),
+    };
+    if let Some(of_turns) = tables {
+        let tables = Tables {
+            turns: files,
+            cases: paths(&of_turns.cases),
+            all_statuses: of_turns.all_statuses,
+        };
+        let mut request = conversations::request_of(settings, tables, out)?;
+        tell()?;
+        retry.narrow_turns(&mut request);
+        return conversations::carry_out(&request, args.json);
     }
+    let mut request = request::score(&settings, files, out)?;
+    tell()?;
     retry.narrow(&mut request);
     score::carry_out(&request, args.json)
 }
@@ -96,9 +115,11 @@ fn settings(retry: &Retry, args: &RetryArgs) -> Result<Settings, AnyError> {
     let one_more = rounds.map_or(2, |rounds: u32| rounds.saturating_add(1).min(MOST_ROUNDS));
     let rounds = args.judge_rounds.clone();
     judge.judge_rounds = Some(rounds.unwrap_or_else(|| one_more.to_string()));
-    // The pairs are known: nothing else chooses them.
-    (judge.sample, judge.sample_seed) = (None, None);
-    (judge.judge_only, judge.judge_tags, judge.judge_where) = (None, None, None);
+    if !retry.of_turns() {
+        // The pairs are known: nothing else chooses them.
+        (judge.sample, judge.sample_seed) = (None, None);
+        (judge.judge_only, judge.judge_tags, judge.judge_where) = (None, None, None);
+    }
     if args.judge_url.is_some() {
         judge.judge_url.clone_from(&args.judge_url);
     }

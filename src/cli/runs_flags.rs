@@ -176,6 +176,13 @@ pub(super) struct ConversationArgs {
     /// Also exit with 1 if the candidate misses a bar of its own (metrics_pass_threshold, cases_pass_threshold)
     #[arg(long, conflicts_with = "metric")]
     pub hold_bars: bool,
+    /// Also write the comparison as tables: the folder to make, with run_comparison, run_comparison_cases and, by metric,
+    /// run_comparison_metrics and run_comparison_case_metrics
+    #[arg(long, value_name = "DIR", conflicts_with = "metric")]
+    pub out: Option<PathBuf>,
+    /// Replace an earlier comparison in --out
+    #[arg(long, requires = "out")]
+    pub overwrite: bool,
     /// Ask a judge for likely causes and suggestions, if anything moved: two calls
     #[arg(long, conflicts_with = "metric")]
     pub explain: bool,

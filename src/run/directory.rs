@@ -7,8 +7,8 @@ use super::RunError;
 
 /// Written last: a directory without it is not finished.
 pub(super) const MANIFEST: &str = "manifest.json";
-/// Everything that a run directory may hold.
-const CONTENT: [&str; 12] = [
+/// Everything that a run directory, or the folder of a comparison, may hold.
+const CONTENT: [&str; 16] = [
     LOCK,
     MANIFEST,
     "summary.json",
@@ -21,6 +21,10 @@ const CONTENT: [&str; 12] = [
     "judge_metric_scores",
     "judge_outcomes",
     "run_summary",
+    "run_comparison",
+    "run_comparison_metrics",
+    "run_comparison_cases",
+    "run_comparison_case_metrics",
 ];
 const LOCK: &str = ".lock";
 /// In the hidden names of outputs under construction.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -91,6 +91,30 @@ pub(super) struct Origins<'a> {
     pub monitor_id: Option<&'a str>,
 }
 
+/// Writes the manifest of what was made of finished runs: it has no scores of its own, and no rules.
+pub(super) fn write_of_runs(
+    folder: &RunDirectory,
+    command: &str,
+    runs: &[&PathBuf],
+) -> Result<(), RunError> {
+    let inputs = runs
+        .iter()
+        .map(|run| json!({ "path": run.display().to_string() }));
+    let manifest = json!({
+        "format": 1,
+        "nightmill": env!("CARGO_PKG_VERSION"),
+        "command": command,
+        "created_at": now(),
+        "inputs": inputs.collect::<Vec<_>>(),
+        "files": checksums(folder.path())?,
+    });
+    write_json(&folder.path().join(MANIFEST), &manifest)
+}
+
+fn now() -> String {
+    chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true)
+}
+
 /// Writes the manifest of a run over traces.
 pub(super) fn write(
     run: &RunDirectory,
@@ -122,7 +146,7 @@ pub(super) fn write_over<'f>(
         "format": 1,
         "nightmill": env!("CARGO_PKG_VERSION"),
         "command": command,
-        "created_at": chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true),
+        "created_at": now(),
         "inputs": inputs,
         "signals": origins.signals,
         "model": origins.model,

@@ -1,6 +1,7 @@
 //! Runs: from a request to a finished run directory.
 
 mod aggregate;
+mod columns;
 mod conversations;
 mod directory;
 mod embed;
@@ -24,12 +25,14 @@ mod worst;
 
 pub use aggregate::{AggregateRequest, aggregate};
 pub use conversations::from_tables::{TurnsRequest, judge_turns};
+pub use conversations::planned::{PlannedTables, plan_turns};
 pub use conversations::tabled_sessions::TableCounts;
 pub use conversations::{ConversationRequest, ConversationSummary};
 pub use directory::{PartialFile, RunDirectory};
 pub use embed::{EmbedRequest, EmbedSummary, embed};
 pub use engine::{CacheChoice, EngineRequest, Gpu, Target, load_service};
 pub use error::RunError;
+pub use finished::comparison_tables::{comparison_folder, write_comparison};
 pub use finished::edit_scores::{Edited, edit_scores};
 pub use finished::explanation::{Explanation, explain};
 pub use finished::history::{
@@ -46,9 +49,11 @@ pub use judging::metric_draft::draft_metric;
 pub use judging::plan::{PlanSummary, PlannedMetric, plan};
 pub use judging::request::{BatchRules, JudgeRequest};
 pub use judging::summary::{JudgeSummary, JudgedMetricSummary};
-pub use request_record::{RecordedFile, RequestRecord};
+pub use request_record::{RecordedFile, RequestRecord, TablesRecord};
 pub use score::{Progress, ScoreRequest, score};
-pub use summary::{Distribution, Gate, GateResult, MetricSummary, Summary, WorstSession};
+pub use summary::{
+    Distribution, Gate, GateResult, MetricSummary, QuarantineSummary, Summary, WorstSession,
+};
 pub use targets::any_match;
 pub use worst::ShownSession;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::ScoreRequest;
+use super::{ScoreRequest, TurnsRequest};
 use crate::selection::TargetChoice;
 use crate::trace::SourceFile;
 
@@ -22,10 +22,22 @@ pub struct RequestRecord {
     pub targets: Option<TargetChoice>,
     /// Whether the run made a report.
     pub report: bool,
-    /// The files that the run read its traces from, in its order.
+    /// The files that the run read its traces, or turns, from, in its order.
     pub files: Vec<RecordedFile>,
+    /// What else there is to judging tables of turns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tables: Option<TablesRecord>,
     /// Other files that decide its scores: given signals, the configuration of the judge.
     pub beside: Vec<RecordedFile>,
+}
+
+/// What a request to judge tables of turns has beside its settings.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TablesRecord {
+    /// The files of cases, in their order; empty if there were none.
+    pub cases: Vec<RecordedFile>,
+    /// Whether drafts and archived cases were judged too.
+    pub all_statuses: bool,
 }
 
 /// A file as it was when a run began.
@@ -77,23 +89,47 @@ impl RequestRecord {
         let mut record = request.record.clone();
         record.report = request.report;
         record.targets.clone_from(&request.targets);
-        record.files = files
+        record.note_files(files);
+        record
+    }
+
+    /// The record of a request whose files of turns and of cases were found.
+    pub(super) fn of_turns(
+        request: &TurnsRequest,
+        turns: &[SourceFile],
+        cases: &[SourceFile],
+    ) -> Self {
+        let mut record = request.record.clone();
+        record.note_files(turns);
+        record.tables = Some(TablesRecord {
+            cases: recorded(cases),
+            all_statuses: request.all_statuses,
+        });
+        record
+    }
+
+    fn note_files(&mut self, files: &[SourceFile]) {
+        self.files = recorded(files);
+        self.beside = ["signals", "judge_config"]
             .iter()
-            .filter_map(|file| RecordedFile::of(&file.path))
-            .collect();
-        record.beside = ["signals", "judge_config"]
-            .iter()
-            .filter_map(|key| record.settings.get(*key)?.as_str())
+            .filter_map(|key| self.settings.get(*key)?.as_str())
             .filter_map(|path| RecordedFile::of(Path::new(path)))
             .collect();
-        record
     }
 
     /// The first of the files that is not what it was.
     pub fn changed(&self) -> Option<&RecordedFile> {
-        let mut files = self.files.iter().chain(&self.beside);
+        let cases = self.tables.iter().flat_map(|tables| &tables.cases);
+        let mut files = self.files.iter().chain(cases).chain(&self.beside);
         files.find(|file| RecordedFile::of(Path::new(&file.path)).as_ref() != Some(*file))
     }
+}
+
+fn recorded(files: &[SourceFile]) -> Vec<RecordedFile> {
+    let files = files.iter();
+    files
+        .filter_map(|file| RecordedFile::of(&file.path))
+        .collect()
 }
 
 #[cfg(test)]
@@ -115,5 +151,13 @@ mod tests {
         assert_eq!(record.changed(), record.files.first());
         std::fs::remove_file(&path).unwrap();
         assert_eq!(record.changed(), record.files.first());
+        let of_cases = RequestRecord {
+            tables: Some(TablesRecord {
+                cases: record.files.clone(),
+                ..TablesRecord::default()
+            }),
+            ..RequestRecord::default()
+        };
+        assert_eq!(of_cases.changed(), record.files.first());
     }
 }

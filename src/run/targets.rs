@@ -16,9 +16,7 @@ use crate::selection::{
     Ranking, SamplingRate, SessionFilters, SessionTally, TargetChoice, TargetFilters, TraceFacts,
     TraceFilters,
 };
-use crate::trace::{
-    DocumentSource, Members, TraceDocument, TraceError, discover, label, merge_documents,
-};
+use crate::trace::{DocumentSource, Members, TraceDocument, TraceError, discover, merge_documents};
 
 /// The traces of the targets that a choice takes. `repeated` says that several rows may make one trace.
 ///
@@ -41,7 +39,8 @@ pub(super) fn choose(
             let taken = sample_of_sessions(sessions, &ranking, choice.sampling_rate);
             let mut traces = HashSet::new();
             for_each_trace(documents, repeated, |trace_id, members| {
-                if session_of(members).is_some_and(|session| taken.contains(&session)) {
+                if SessionKey::of_document(members).is_some_and(|session| taken.contains(&session))
+                {
                     traces.insert(trace_id.to_owned());
                 }
             })?;
@@ -82,7 +81,8 @@ pub fn any_match(
             TargetFilters::Session(filters) => {
                 let selects = TraceFacts::of_document(id, members, |trace| filters.selects(trace));
                 selects == Some(true)
-                    && session_of(members).is_some_and(|session| sessions.contains(&session))
+                    && SessionKey::of_document(members)
+                        .is_some_and(|session| sessions.contains(&session))
             }
         };
         match found {
@@ -114,7 +114,7 @@ fn matching_sessions(
 ) -> Result<Vec<SessionKey>, TraceError> {
     let mut tallies: HashMap<SessionKey, SessionTally> = HashMap::new();
     for_each_trace(documents, repeated, |trace_id, members| {
-        let Some(session) = session_of(members) else {
+        let Some(session) = SessionKey::of_document(members) else {
             return;
         };
         TraceFacts::of_document(trace_id, members, |trace| {
@@ -138,13 +138,6 @@ fn sample_of_sessions(
         sessions.truncate(taken);
     }
     sessions.into_iter().collect()
-}
-
-fn session_of(members: &Map<String, Value>) -> Option<SessionKey> {
-    Some(SessionKey {
-        session_id: label(members, "session_id")?,
-        project_id: label(members, "project_id"),
-    })
 }
 
 /// Shows each trace once, in any order: its id and its members, all rows of one id as one.

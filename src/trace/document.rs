@@ -311,6 +311,15 @@ mod tests {
     }
 
     #[test]
+    fn labels_are_texts_and_whole_numbers() {
+        let members: Map<String, Value> =
+            object(json!({"a": "x", "b": "", "c": 7, "d": 1.5, "e": null}));
+        let labels = ["a", "b", "c", "d", "e", "f"].map(|name| label(&members, name));
+        let expected = [Some("x"), None, Some("7"), None, None, None];
+        assert_eq!(labels.each_ref().map(Option::as_deref), expected);
+    }
+
+    #[test]
     fn lines_become_documents_without_foreign_columns() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.jsonl");

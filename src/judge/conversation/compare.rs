@@ -157,6 +157,17 @@ pub enum RegressionReason {
     AvgLatency,
 }
 
+impl RegressionReason {
+    /// The name in tables, such as `pass_rate`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PassRate => "pass_rate",
+            Self::AvgScore => "avg_score",
+            Self::AvgLatency => "avg_latency",
+        }
+    }
+}
+
 /// The comparison of a candidate with a baseline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunComparison {

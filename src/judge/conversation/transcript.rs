@@ -105,6 +105,16 @@ pub enum Difficulty {
     Hard,
 }
 
+impl Difficulty {
+    /// The name in tables: `normal` or `hard`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Normal => "normal",
+            Self::Hard => "hard",
+        }
+    }
+}
+
 /// Whether a test case is in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

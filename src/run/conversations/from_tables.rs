@@ -6,14 +6,17 @@ use std::sync::Arc;
 use crate::metric::{CONVERSATION, find};
 use crate::run::conversations::tabled_sessions::{Choice, Tables};
 use crate::run::conversations::turns_and_cases::{CASES, TURNS};
-use crate::run::conversations::{self, Listener};
+use crate::run::conversations::{self, ConversationRequest, Listener};
 use crate::run::engine::runtime;
+use crate::run::finished::retry_conversations;
 use crate::run::judging::request::JudgeRequest;
 use crate::run::judging::summary;
 use crate::run::quarantine_rows;
 use crate::run::score::{Stages, gate_results};
-use crate::run::{Distribution, JudgeSummary, Progress, Rules, RunDirectory, RunError, Summary};
-use crate::run::{TableCounts, manifest};
+use crate::run::{
+    Distribution, JudgeSummary, Progress, RequestRecord, Rules, RunDirectory, RunError, Summary,
+    TableCounts, manifest,
+};
 use crate::trace::{Code, OnBadFile, Quarantine, SourceFile, SourceFormat, TableSource, discover};
 
 /// A validated request.
@@ -21,8 +24,8 @@ use crate::trace::{Code, OnBadFile, Quarantine, SourceFile, SourceFormat, TableS
 pub struct TurnsRequest {
     /// Files, folders and globs of turns.
     pub turns: Vec<String>,
-    /// A file, folder or glob of cases.
-    pub cases: Option<String>,
+    /// Files, folders and globs of cases; empty if nothing is known of the transcripts.
+    pub cases: Vec<String>,
     /// Judge drafts and archived cases too.
     pub all_statuses: bool,
     /// Read only files of this format.
@@ -39,6 +42,59 @@ pub struct TurnsRequest {
     pub judge: JudgeRequest,
     /// Threads of the run.
     pub threads: usize,
+    /// What the manifest keeps, to make the same request again.
+    pub record: RequestRecord,
+}
+
+impl TurnsRequest {
+    /// How conversations are judged.
+    pub(in crate::run) fn conversation(&self) -> Result<&ConversationRequest, RunError> {
+        let conversation = self.judge.conversation.as_ref();
+        conversation.ok_or_else(|| RunError::Request("no judge of conversations is set".into()))
+    }
+
+    /// Which transcripts are judged.
+    pub(in crate::run) fn choice(&self) -> Choice {
+        Choice {
+            all_statuses: self.all_statuses,
+            sample: self.judge.sample,
+            seed: self.judge.seed,
+        }
+    }
+}
+
+/// The tables of a request, opened.
+pub(in crate::run) struct Opened {
+    pub tables: Arc<Tables>,
+    pub quarantine: Arc<Quarantine>,
+    /// The files of turns.
+    turns: Vec<SourceFile>,
+    /// The files of cases.
+    cases: Vec<SourceFile>,
+}
+
+impl Opened {
+    /// # Errors
+    /// If there are no files, or one of them can't be read or lacks a column.
+    pub fn of(request: &TurnsRequest) -> Result<Self, RunError> {
+        let turns = discover(&request.turns, request.format)?;
+        let cases = match request.cases.is_empty() {
+            true => Vec::new(),
+            false => discover(&request.cases, request.format)?,
+        };
+        let quarantine = Arc::new(Quarantine::default());
+        let open = |files: &[SourceFile], columns| {
+            let quarantine = Arc::clone(&quarantine);
+            TableSource::open(files.to_vec(), columns, request.on_bad_file, quarantine)
+        };
+        let cases_table = (!cases.is_empty()).then(|| open(&cases, CASES));
+        Ok(Self {
+            tables: Arc::new(Tables::new(open(&turns, TURNS)?, cases_table.transpose()?)),
+            quarantine,
+            turns,
+            cases,
+        })
+    }
 }
 
 /// Carries out the request; returns its summary and directory. The directory holds the tables of judged conversations,
@@ -52,41 +108,34 @@ pub fn judge_turns(
 ) -> Result<(Summary, PathBuf), RunError> {
     let mut stages = Stages::new();
     progress.enter("opening files");
-    let Some(conversation) = &request.judge.conversation else {
-        return Err(RunError::Request("no judge of conversations is set".into()));
-    };
-    let files = |paths: &[String]| discover(paths, request.format);
-    let turns = files(&request.turns)?;
-    let cases = request.cases.as_ref();
-    let cases = cases.map(|path| files(std::slice::from_ref(path)));
-    let cases = cases.transpose()?;
-    let read = || turns.iter().chain(cases.iter().flatten());
-    let mut inputs: Vec<PathBuf> = read().map(|file| file.path.clone()).collect();
+    let conversation = request.conversation()?;
+    let opened = Opened::of(request)?;
+    let record = RequestRecord::of_turns(request, &opened.turns, &opened.cases);
+    let Opened {
+        tables,
+        quarantine,
+        turns,
+        cases,
+    } = opened;
+    let read = turns.iter().chain(&cases);
+    let mut inputs: Vec<PathBuf> = read.map(|file| file.path.clone()).collect();
     inputs.push(request.judge.ledger.clone());
-    let quarantine = Arc::new(Quarantine::default());
-    let open = |files: &[SourceFile], columns| {
-        let quarantine = Arc::clone(&quarantine);
-        TableSource::open(files.to_vec(), columns, request.on_bad_file, quarantine)
-    };
-    let cases_table = cases.as_ref().map(|files| open(files, CASES));
-    let tables = Arc::new(Tables::new(open(&turns, TURNS)?, cases_table.transpose()?));
     // Providers, keys and the ledger are checked before anything takes time.
     let service = request.judge.service(&[])?;
     let run = RunDirectory::create(&request.out, request.overwrite, &inputs)?;
     stages.end("open and check");
 
     progress.enter("reading turns");
-    let choice = Choice {
-        all_statuses: request.all_statuses,
-        sample: request.judge.sample,
-        seed: request.judge.seed,
-    };
-    let (sessions, mut counts) = tables.choose(choice)?;
+    let (sessions, mut counts) = tables.choose(request.choice())?;
     if counts.turn_rows + counts.case_rows == 0 && quarantine.sorted().is_empty() {
         return Err(RunError::Request(format!(
             "no turns to judge: {} files were opened and all are empty",
             inputs.len() - 1
         )));
+    }
+    if let Some(retry) = &request.judge.retry {
+        let read = |each: &mut Listener<'_>| tables.read_conversations(&sessions, each);
+        retry_conversations::check(&request.judge, retry, conversation, read)?;
     }
     stages.end("read turns");
 
@@ -143,6 +192,12 @@ pub fn judge_turns(
     }
     let origins = manifest::Origins {
         judge: described,
+        request: Some(&record),
+        name: request
+            .judge
+            .retry
+            .as_ref()
+            .map(|retry| retry.name.as_str()),
         ..manifest::Origins::default()
     };
     let rules = &request.rules;

@@ -15,7 +15,7 @@ use crate::run::RunError;
 use crate::run::conversations::transcript_of_traces::transcript;
 use crate::run::judging::traces::Selection;
 use crate::selection::parse_instant;
-use crate::trace::{DocumentSource, Members, TextAt, merge_documents};
+use crate::trace::{DocumentSource, Members, TextAt, label, merge_documents};
 
 /// Rows of a group. Fewer would mean more passes over JSON Lines files, which are read from their start each time.
 const MOST_ROWS: usize = 4096;
@@ -25,6 +25,16 @@ const MOST_ROWS: usize = 4096;
 pub(in crate::run) struct SessionKey {
     pub project_id: Option<String>,
     pub session_id: String,
+}
+
+impl SessionKey {
+    /// The session of a document with these members; none if it stands alone.
+    pub fn of_document(members: &Map<String, Value>) -> Option<Self> {
+        Some(Self {
+            session_id: label(members, "session_id")?,
+            project_id: label(members, "project_id"),
+        })
+    }
 }
 
 /// A session that is judged, and where the rows of each of its traces are.
@@ -105,12 +115,8 @@ impl Sessions {
         if started_at.is_none_or(|text| parse_instant(text).is_err()) {
             return;
         }
-        let Some(session_id) = label(members, "session_id") else {
+        let Some(key) = SessionKey::of_document(members) else {
             return;
-        };
-        let key = SessionKey {
-            project_id: label(members, "project_id"),
-            session_id,
         };
         let session = self.0.entry(key).or_default();
         session.chosen |= rows.iter().any(|at| selection.holds(*at));
@@ -127,15 +133,6 @@ impl Sessions {
             .collect();
         chosen.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         chosen
-    }
-}
-
-/// An id: a text that is not empty, or a whole number.
-fn label(members: &Map<String, Value>, name: &str) -> Option<String> {
-    match members.get(name)? {
-        Value::String(text) => (!text.is_empty()).then(|| text.clone()),
-        Value::Number(number) if !number.is_f64() => Some(number.to_string()),
-        _ => None,
     }
 }
 
@@ -255,15 +252,6 @@ mod tests {
             [vec![2, 2], vec![1], vec![9], vec![3], vec![2]]
         );
         assert!(sizes(&[]).is_empty());
-    }
-
-    #[test]
-    fn labels_are_texts_and_whole_numbers() {
-        let members: Map<String, Value> =
-            serde_json::from_str(r#"{"a": "x", "b": "", "c": 7, "d": 1.5, "e": null}"#).unwrap();
-        let labels = ["a", "b", "c", "d", "e", "f"].map(|name| label(&members, name));
-        let expected = [Some("x"), None, Some("7"), None, None, None];
-        assert_eq!(labels.each_ref().map(Option::as_deref), expected);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! One judged conversation.
 
-use crate::judge::conversation::{Case, CaseLatency, TokenUsage, Verdict, case_passed};
+use crate::judge::conversation::{Case, CaseLatency, Difficulty, TokenUsage, Verdict, case_passed};
 use crate::judge::{CallHash, Taken, Usage};
 use crate::run::conversations::from_traces::SessionKey;
 use crate::run::judging::judgements::Status;
@@ -25,13 +25,21 @@ pub(in crate::run) struct JudgedConversation {
     pub verdict: Option<Verdict>,
     /// What stands out, or what went wrong.
     pub reason: String,
+    /// Of the last call that was answered, failed or is still to be made; none where there is nothing to ask.
+    pub request_hash: Option<CallHash>,
     /// Where the judge answered.
     pub answer: Option<Answer>,
 }
 
-/// What a case says of the conversation itself.
+/// What a case says of the conversation itself. Sessions of traces have nothing of it.
 #[derive(Debug, Default)]
 pub(in crate::run) struct Recorded {
+    /// The name for people.
+    pub name: Option<String>,
+    pub difficulty: Option<Difficulty>,
+    /// Empty if none were given.
+    pub tags: Vec<String>,
+    /// Why the conversation failed; never blank.
     pub error: Option<String>,
     pub agent_token_usage: Option<TokenUsage>,
     pub platform_token_usage: Option<TokenUsage>,
@@ -44,7 +52,10 @@ pub(in crate::run) struct Recorded {
 impl Recorded {
     pub fn take(case: &mut Case) -> Self {
         Self {
-            error: case.error.take(),
+            name: case.name.take(),
+            difficulty: case.difficulty,
+            tags: std::mem::take(&mut case.tags),
+            error: case.error.take().filter(|error| !error.trim().is_empty()),
             agent_token_usage: case.agent_token_usage.take(),
             platform_token_usage: case.platform_token_usage.take(),
             agent_cost_usd: case.agent_cost_usd,
@@ -54,10 +65,15 @@ impl Recorded {
 
     /// The known costs together.
     pub fn cost_usd(&self) -> Option<f64> {
-        match (self.agent_cost_usd, self.platform_cost_usd) {
-            (Some(agent), Some(platform)) => Some(agent + platform),
-            (agent, platform) => agent.or(platform),
-        }
+        known_cost(self.agent_cost_usd, self.platform_cost_usd)
+    }
+}
+
+/// The known ones of two costs together; none if neither is known.
+pub(in crate::run) fn known_cost(agent: Option<f64>, platform: Option<f64>) -> Option<f64> {
+    match (agent, platform) {
+        (Some(agent), Some(platform)) => Some(agent + platform),
+        (agent, platform) => agent.or(platform),
     }
 }
 
@@ -68,8 +84,6 @@ pub(in crate::run) struct Answer {
     pub model: String,
     pub usage: Option<Usage>,
     pub taken: Taken,
-    /// Of the call that was answered.
-    pub hash: CallHash,
 }
 
 impl JudgedConversation {

@@ -1,9 +1,12 @@
 //! Conversations judged: one call each, from the transcript to the verdict. They come from sessions of traces or from a
 //! table of turns.
 
+mod figure_columns;
 pub(in crate::run) mod from_tables;
 pub(in crate::run) mod from_traces;
-mod judged;
+pub(in crate::run) mod judged;
+mod judged_columns;
+pub(in crate::run) mod planned;
 mod request;
 mod rows;
 mod summary;
@@ -126,23 +129,17 @@ async fn judge_one(
     format_refused: &AtomicBool,
     conversation: Conversation,
 ) -> Result<JudgedConversation, RunError> {
+    let not_asked = not_asked(&conversation);
     let Conversation {
         key,
         traces,
         mut case,
         turns,
-        set_aside,
+        ..
     } = conversation;
-    let asked = match (not_judged(&case, &turns), set_aside) {
-        (Some(NotJudged::Failed), _) => {
-            let error = case.error.as_deref().unwrap_or_default();
-            Asked::Nothing(format!("the session itself failed: {error}"))
-        }
-        (_, Some(why)) => Asked::Nothing(why),
-        (Some(NotJudged::NoTurns), None) => {
-            Asked::Nothing("the session has no text to judge".to_owned())
-        }
-        (None, None) => {
+    let asked = match not_asked {
+        Some(why) => Asked::Nothing(why),
+        None => {
             let mut round = 0;
             loop {
                 let asked = ask(request, service, format_refused, &case, &turns, round).await?;
@@ -160,10 +157,13 @@ async fn judge_one(
         }
     };
     let verdict_on = |reply: Result<&str, JudgeError>| request.judge.verdict(&case, &turns, reply);
-    let (status, verdict, reason, answer) = match asked {
-        Asked::Nothing(why) => (Status::Failed, None, why, None),
-        Asked::Pending(why) => (Status::Pending, None, why, None),
-        Asked::Failed(fault, why) => (Status::Failed, Some(verdict_on(Err(fault))), why, None),
+    let (status, verdict, reason, request_hash, answer) = match asked {
+        Asked::Nothing(why) => (Status::Failed, None, why, None, None),
+        Asked::Pending(why, hash) => (Status::Pending, None, why, Some(hash), None),
+        Asked::Failed(fault, why, hash) => {
+            let verdict = verdict_on(Err(fault));
+            (Status::Failed, Some(verdict), why, hash, None)
+        }
         Asked::Answered(reply, hash) => {
             let verdict = verdict_on(Ok(reply.text.as_str()));
             let (status, reason) = match verdict.judge_error {
@@ -180,9 +180,8 @@ async fn judge_one(
                 model: reply.model,
                 usage: reply.usage,
                 taken: taken.unwrap_or_default(),
-                hash,
             };
-            (status, Some(verdict), reason, Some(answer))
+            (status, Some(verdict), reason, Some(hash), Some(answer))
         }
     };
     Ok(JudgedConversation {
@@ -197,8 +196,28 @@ async fn judge_one(
         status,
         verdict,
         reason,
+        request_hash,
         answer,
     })
+}
+
+/// Why a conversation is shown to no judge; none if it is shown to one (specification of conversations, section 5).
+pub(in crate::run) fn not_asked(conversation: &Conversation) -> Option<String> {
+    let Conversation {
+        case,
+        turns,
+        set_aside,
+        ..
+    } = conversation;
+    match (not_judged(case, turns), set_aside) {
+        (Some(NotJudged::Failed), _) => {
+            let error = case.error.as_deref().unwrap_or_default();
+            Some(format!("the session itself failed: {error}"))
+        }
+        (_, Some(why)) => Some(why.clone()),
+        (Some(NotJudged::NoTurns), None) => Some("the session has no text to judge".to_owned()),
+        (None, None) => None,
+    }
 }
 
 fn total_latency(turns: &[Turn]) -> Option<i64> {
@@ -212,10 +231,10 @@ enum Asked {
     /// There is nothing to ask about, and why.
     Nothing(String),
     Answered(Reply, CallHash),
-    /// The judge failed for good, and what happened.
-    Failed(JudgeError, String),
-    /// The judge was not asked, and why.
-    Pending(String),
+    /// The judge failed for good, and what happened; with the call, if there was one.
+    Failed(JudgeError, String, Option<CallHash>),
+    /// The judge was not asked, and why; with the call that is still to be made.
+    Pending(String, CallHash),
 }
 
 /// Asks for the verdict. A provider that does not take the reply's schema as a format gets it in the prompt, now and for
@@ -236,7 +255,8 @@ async fn ask(
         let built = match request.judge.request(case, turns, place) {
             Ok(built) => built,
             Err(e @ RequestError::TooLong { .. }) => {
-                return Ok(Asked::Failed(JudgeError::TranscriptTooLong, e.to_string()));
+                let fault = JudgeError::TranscriptTooLong;
+                return Ok(Asked::Failed(fault, e.to_string(), None));
             }
             Err(e @ RequestError::Prompt(_)) => return Err(RunError::Plan(e.to_string())),
         };
@@ -256,16 +276,15 @@ async fn ask(
             // Without a judge to ask, nothing says in which form an earlier run was answered.
             Unanswered::NotInLedger if in_format => {}
             Unanswered::Failed { .. } => {
-                return Ok(Asked::Failed(
-                    JudgeError::LlmCallFailed,
-                    unanswered.to_string(),
-                ));
+                let (fault, hash) = (JudgeError::LlmCallFailed, service.hash(&call));
+                return Ok(Asked::Failed(fault, unanswered.to_string(), Some(hash)));
             }
             Unanswered::Capped(_)
             | Unanswered::NotInLedger
             | Unanswered::InBatch
             | Unanswered::AskedElsewhere => {
-                return Ok(Asked::Pending(unanswered.to_string()));
+                let hash = service.hash(&call);
+                return Ok(Asked::Pending(unanswered.to_string(), hash));
             }
         }
         place = SchemaPlace::Prompt;

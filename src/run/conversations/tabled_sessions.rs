@@ -8,9 +8,10 @@
 //!
 //! A transcript of which a row was set aside is not judged: a verdict would be about another conversation.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 
@@ -47,6 +48,8 @@ pub(in crate::run) struct Tables {
     pub turns: TableSource,
     pub cases: Option<TableSource>,
     merged: AtomicU64,
+    /// Rows that were set aside while transcripts were read: they may be read more than once, and count once.
+    doubted: Mutex<BTreeSet<RowAt>>,
 }
 
 /// A transcript that is judged, and where its rows are.
@@ -94,6 +97,7 @@ impl Tables {
             turns,
             cases,
             merged: AtomicU64::new(0),
+            doubted: Mutex::default(),
         }
     }
 
@@ -266,7 +270,10 @@ impl Tables {
                         turn.turn_index
                     );
                     let bad = BadRow::value("turn_index", reason);
-                    self.turns.set_aside(at, &bad);
+                    let mut doubted = self.doubted.lock().unwrap_or_else(PoisonError::into_inner);
+                    if doubted.insert(at) {
+                        self.turns.set_aside(at, &bad);
+                    }
                     set_aside.get_or_insert_with(|| why(&self.turns, at, &bad));
                 }
                 _ => ordered.push(turn),

@@ -158,17 +158,16 @@ fn a_refused_format_is_asked_for_once_and_a_replay_finds_the_plain_answers() {
     for (live, replayed) in judged.iter().zip(&replayed) {
         assert_eq!((live.status, live.score()), (Status::Success, Some(0.8)));
         assert_eq!(live.verdict, replayed.verdict);
+        assert_eq!(live.request_hash, replayed.request_hash);
         let (live, replayed) = (
             live.answer.as_ref().unwrap(),
             replayed.answer.as_ref().unwrap(),
         );
-        assert_eq!((&live.hash, live.taken), (&replayed.hash, replayed.taken));
+        assert_eq!(live.taken, replayed.taken);
         assert!(live.taken.latency_ms.is_some());
     }
-    assert_ne!(
-        judged[0].answer.as_ref().unwrap().hash,
-        judged[1].answer.as_ref().unwrap().hash
-    );
+    assert!(judged[0].request_hash.is_some());
+    assert_ne!(judged[0].request_hash, judged[1].request_hash);
 }
 
 #[test]
@@ -239,6 +238,8 @@ fn whatever_goes_wrong_is_no_score() {
         let one = &judged[0];
         assert_eq!((one.status, one.score()), (status, None), "{}", one.reason);
         assert_eq!(one.verdict.as_ref().and_then(|v| v.judge_error), fault);
+        let has_call = !text.is_empty() && fault != Some(JudgeError::TranscriptTooLong);
+        assert_eq!(one.request_hash.is_some(), has_call, "{}", one.reason);
         let passed = (status != Status::Pending).then_some(false);
         assert_eq!(one.case_passed(), passed, "{}", one.reason);
         assert_eq!(script.formats().len(), calls, "{}", one.reason);

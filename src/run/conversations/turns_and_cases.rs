@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use crate::judge::conversation::{Case, Turn};
-use crate::trace::{BadRow, TableColumns};
+use crate::trace::{BadRow, TableColumns, label};
 
 /// The table of turns: one row a turn. Its `timestamp` is of no use to a judge.
 pub(in crate::run) const TURNS: TableColumns = TableColumns {
@@ -51,16 +51,8 @@ pub(in crate::run) const CASES: TableColumns = TableColumns {
 
 /// The session of a row: a text that is not empty, or a whole number.
 pub(in crate::run) fn session_of(cells: &Map<String, Value>) -> Result<String, BadRow> {
-    let found = cells.get("session_id").and_then(id);
-    found.ok_or_else(|| BadRow::value("session_id", "neither a text nor a whole number"))
-}
-
-fn id(value: &Value) -> Option<String> {
-    match value {
-        Value::String(text) => (!text.is_empty()).then(|| text.clone()),
-        Value::Number(number) if !number.is_f64() => Some(number.to_string()),
-        _ => None,
-    }
+    label(cells, "session_id")
+        .ok_or_else(|| BadRow::value("session_id", "neither a text nor a whole number"))
 }
 
 /// The turn of a row.

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::analytics::{DataType as ValueType, ScoreFilter, ScoreRecord, ScoreStatus};
 use crate::run::directory::MANIFEST;
+use crate::run::finished::comparison_tables::is_comparison;
 use crate::run::finished::stored_table::{cell, for_each_batch, number, numbers, text};
 use crate::selection::instant;
 
@@ -138,7 +139,7 @@ struct StoredEnds {
 }
 
 /// The run directories that paths name: each is one, or a folder of them. In the order given, those of a
-/// folder by name, each once. Other folders and hidden ones are passed over.
+/// folder by name, each once. Other folders, hidden ones, and comparisons of runs are passed over.
 ///
 /// # Errors
 /// [`HistoryError::Nothing`] for a path that leads to no run.
@@ -169,11 +170,10 @@ pub fn find_runs(paths: &[PathBuf]) -> Result<Vec<PathBuf>, HistoryError> {
     Ok(found)
 }
 
-/// Whether a folder is a run directory, be it a broken one.
+/// Whether a folder is a run directory, be it a broken one. Comparisons of runs are none.
 fn is_run(folder: &Path) -> bool {
-    [MANIFEST, SUMMARY, SCORES]
-        .iter()
-        .any(|name| folder.join(name).exists())
+    let mut parts = [MANIFEST, SUMMARY, SCORES].iter();
+    parts.any(|name| folder.join(name).exists()) && !is_comparison(folder)
 }
 
 /// Reads what a run says of itself.
@@ -376,9 +376,10 @@ mod tests {
         let (b, a) = (run_in(&root, "b"), run_in(&root, "a"));
         run_in(&root, ".hidden");
         fs::create_dir(root.join("notes")).unwrap();
+        fs::create_dir(run_in(&root, "compared").join("run_comparison")).unwrap();
         let found = find_runs(&[b.clone(), root.clone(), a.join("../b")]).unwrap();
         assert_eq!(found, [b, a]);
-        for nowhere in [root.join("notes"), root.join("none")] {
+        for nowhere in ["notes", "none", "compared"].map(|name| root.join(name)) {
             let error = find_runs(std::slice::from_ref(&nowhere)).unwrap_err();
             assert_eq!(error, HistoryError::Nothing(nowhere));
         }

@@ -9,26 +9,33 @@ use serde_json::{Map, Value};
 
 use crate::judge::conversation::{
     Breakdown, CaseBreakdown, CaseResult, ComparedCase, Label, MetricScore, MetricValue, RunBars,
-    RunSummary, by_case, by_metric, by_tier, summarise,
+    RunSummary, TokenUsage, by_case, by_metric, by_tier, summarise,
 };
+use crate::run::conversations::judged::known_cost;
 use crate::run::directory::MANIFEST;
 use crate::run::finished::history::{HistoryError, SUMMARY, StoredRun, read_json};
 use crate::run::finished::stored_table::{
-    cell, flag, flags, for_each_batch, number, numbers, text, whole_number, whole_numbers,
+    cell, flag, flags, for_each_batch, number, numbers, numbers_if_there, text, text_if_there,
+    whole_number, whole_numbers,
 };
 
 const VERDICTS: &str = "judge_verdicts";
 const METRIC_SCORES: &str = "judge_metric_scores";
 
 const KEYS: [&str; 4] = ["project_id", "session_id", "test_case", "repetition_index"];
-const OF_VERDICTS: [&str; 6] = [
+const OF_VERDICTS: [&str; 11] = [
     "status",
     "case_passed",
     "overall_score",
     "judge_error",
     "agent_latency_p50_ms",
-    // Runs without this column are read too.
+    // Runs without the following columns are read too.
     "agent_latency_total_ms",
+    "error",
+    "agent_token_usage",
+    "platform_token_usage",
+    "agent_cost_usd",
+    "platform_cost_usd",
 ];
 const OF_METRICS: [&str; 6] = [
     "metric",
@@ -245,27 +252,46 @@ impl JudgedRun {
         let overall = numbers(batch, "overall_score")?;
         let medians = whole_numbers(batch, "agent_latency_p50_ms")?;
         let totals = whole_numbers(batch, "agent_latency_total_ms")?;
+        let failures = text_if_there(batch, "error")?;
+        let [of_agent, of_platform] =
+            ["agent_token_usage", "platform_token_usage"].map(|name| text_if_there(batch, name));
+        let (of_agent, of_platform) = (of_agent?, of_platform?);
+        let usage = |column, row| {
+            let text: Option<&str> = cell(column, row);
+            text.map(|text| TokenUsage::from(Value::from(text)))
+        };
+        let agent_costs = numbers_if_there(batch, "agent_cost_usd")?;
+        let platform_costs = numbers_if_there(batch, "platform_cost_usd")?;
         for (row, key) in keys(batch)?.into_iter().enumerate() {
             if !is_of(&key, project) {
                 continue;
             }
             self.pending += usize::from(cell(&statuses, row) == Some("PENDING"));
             let judge_error = cell(&errors, row).map(|code| named("judge error", code));
+            let agent_cost_usd = number(&agent_costs, row);
+            let platform_cost_usd = number(&platform_costs, row);
             let result = CaseResult {
                 test_case: key.2.clone(),
+                error: cell(&failures, row).map(str::to_owned),
+                agent_token_usage: usage(&of_agent, row),
+                platform_token_usage: usage(&of_platform, row),
+                agent_cost_usd,
+                platform_cost_usd,
+                estimated_cost_usd: known_cost(agent_cost_usd, platform_cost_usd),
                 case_passed: flag(&passed, row),
                 overall_score: number(&overall, row),
                 judge_error: judge_error.transpose()?,
                 agent_latency_p50_ms: whole_number(&medians, row),
-                ..CaseResult::default()
             };
             self.cases.push(ComparedCase {
                 test_case: key.2.clone(),
                 passed: result.case_passed,
+                error: result.error.clone(),
+                estimated_cost_usd: result.estimated_cost_usd,
                 overall_score: result.overall_score,
                 total_latency_ms: whole_number(&totals, row),
                 agent_latency_p50_ms: result.agent_latency_p50_ms,
-                ..ComparedCase::default()
+                metrics: BTreeMap::new(),
             });
             rows.insert(key, self.results.len());
             self.results.push(result);

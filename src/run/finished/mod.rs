@@ -1,5 +1,6 @@
 //! What is done with finished runs: listing and reading them, comparing them, scores of people, asking again what failed.
 
+pub(in crate::run) mod comparison_tables;
 pub(in crate::run) mod edit_scores;
 pub(in crate::run) mod explanation;
 pub(in crate::run) mod history;

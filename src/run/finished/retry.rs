@@ -18,7 +18,7 @@ use crate::run::finished::history::{HistoryError, read_json};
 use crate::run::finished::stored_table::{cell, for_each_batch, number, numbers, text};
 use crate::run::judging::judgements::{Judgement, Judgements, Status};
 use crate::run::request_record::RequestRecord;
-use crate::run::{Rules, RunError, ScoreRequest, StoredRun};
+use crate::run::{Rules, RunError, ScoreRequest, StoredRun, TurnsRequest};
 use crate::selection::{Ids, SamplingRate, TraceFilters};
 
 /// A session by project and id.
@@ -32,17 +32,12 @@ pub enum RetryError {
     History(#[from] HistoryError),
     /// The manifest has no request.
     #[error(
-        "the manifest of `{0}` does not hold its request; score the traces again with the flags of then"
+        "the manifest of `{0}` does not hold its request; make the run again with the flags of then and one more of --judge-rounds: what is in the ledger is not paid twice"
     )]
     NotRecorded(PathBuf),
-    /// The run was made of tables of turns.
-    #[error(
-        "`{0}` was made by `nightmill conversations`; run that again, with one more of --judge-rounds: the ledger answers all but what failed"
-    )]
-    OfTurns(PathBuf),
     /// A file is not what it was.
     #[error(
-        "`{file}` is not the file that the run `{run}` read; put it back, or score the traces again: what is in the ledger is not paid twice"
+        "`{file}` is not the file that the run `{run}` read; put it back, or make the run again: what is in the ledger is not paid twice"
     )]
     Changed {
         /// Id of the old run.
@@ -90,6 +85,8 @@ pub struct Retry {
     failed: HashMap<String, Vec<String>>,
     /// How the conversations ended.
     conversations: BTreeMap<Session, Status>,
+    /// Those for which the judge failed.
+    failed_conversations: usize,
     /// A trace of each of them.
     of_conversations: Vec<String>,
     /// Scores that failed without a judge.
@@ -112,6 +109,7 @@ impl Retry {
             traces: summary.judge.map_or(0, |judge| judge.traces),
             failed: HashMap::new(),
             conversations: BTreeMap::new(),
+            failed_conversations: 0,
             of_conversations: Vec::new(),
             unjudged: 0,
             old,
@@ -150,14 +148,22 @@ impl Retry {
 
     fn read_conversations(&mut self) -> Result<(), HistoryError> {
         let conversations = &mut self.conversations;
-        let columns = ["project_id", "session_id", "status"];
+        let (by_judge, by_themselves) = (&mut self.failed_conversations, &mut self.unjudged);
+        let columns = ["project_id", "session_id", "status", "judge_error"];
         for_each_batch(&self.old.path, "judge_verdicts", &columns, |batch| {
-            let [projects, sessions, statuses] = columns.map(|name| text(batch, name));
-            let (projects, sessions, statuses) = (projects?, sessions?, statuses?);
+            let [projects, sessions, statuses, errors] = columns.map(|name| text(batch, name));
+            let (projects, sessions) = (projects?, sessions?);
+            let (statuses, errors) = (statuses?, errors?);
             for row in 0..batch.num_rows() {
                 let project = cell(&projects, row).map(str::to_owned);
                 let session = cell(&sessions, row).unwrap_or_default().to_owned();
                 let status = status_of(cell(&statuses, row))?;
+                match (status, cell(&errors, row)) {
+                    (Status::Failed, Some(_)) => *by_judge += 1,
+                    // Without turns, with a bad row, or failed by itself: there is nothing to ask.
+                    (Status::Failed, None) => *by_themselves += 1,
+                    _ => {}
+                }
                 conversations.insert((project, session), status);
             }
             Ok(())
@@ -206,13 +212,17 @@ impl Retry {
 
     /// Conversations for which it failed.
     pub fn conversations(&self) -> usize {
-        let failed = |status: &&Status| **status == Status::Failed;
-        self.conversations.values().filter(failed).count()
+        self.failed_conversations
     }
 
     /// Scores that failed without a judge, and would fail again.
     pub fn unjudged(&self) -> u64 {
         self.unjudged
+    }
+
+    /// Whether the old run judged tables of turns.
+    pub fn of_turns(&self) -> bool {
+        self.old.command == "conversations"
     }
 
     /// What the old run computed in, whatever it was asked for.
@@ -225,10 +235,8 @@ impl Retry {
     /// # Errors
     /// [`RetryError`].
     pub fn check(&self) -> Result<(), RetryError> {
-        if self.old.command == "conversations" {
-            return Err(RetryError::OfTurns(self.old.path.clone()));
-        }
-        if self.request.settings.is_empty() || self.request.files.is_empty() {
+        let incomplete = self.of_turns() && self.request.tables.is_none();
+        if incomplete || self.request.settings.is_empty() || self.request.files.is_empty() {
             return Err(RetryError::NotRecorded(self.old.path.clone()));
         }
         match self.request.changed() {
@@ -255,6 +263,11 @@ impl Retry {
         judge.condition = None;
         judge.sample = SamplingRate::ALL;
         judge.retry = Some(Arc::new(self));
+    }
+
+    /// Makes a request for the old run's tables ask for its failures alone: the ledger must answer all others.
+    pub fn narrow_turns(self, request: &mut TurnsRequest) {
+        request.judge.retry = Some(Arc::new(self));
     }
 
     /// Whether a metric of a trace is to be asked again.

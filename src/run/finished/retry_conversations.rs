@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 
 use crate::judge::conversation::SchemaPlace;
 use crate::judge::{Ledger, endpoint_of};
-use crate::run::conversations::ConversationRequest;
 use crate::run::conversations::from_traces::{self, Conversation};
+use crate::run::conversations::{ConversationRequest, Listener};
 use crate::run::finished::retry::Retry;
 use crate::run::judging::judgements::Status;
 use crate::run::judging::request::JudgeRequest;
@@ -34,6 +34,21 @@ pub(in crate::run) fn prepare(
     let documents = DocumentSource::new(files.to_vec(), request.map.clone());
     let selection = traces::select(judge, &documents, None, repeated)?;
     let sessions = from_traces::choose(&documents, &selection, repeated)?;
+    let read =
+        |each: &mut Listener<'_>| from_traces::read_conversations(&documents, &sessions, each);
+    check(judge, retry, conversations, read)
+}
+
+/// Looks up the conversations that `read` hands out.
+///
+/// # Errors
+/// As [`prepare`].
+pub(in crate::run) fn check(
+    judge: &JudgeRequest,
+    retry: &Retry,
+    conversations: &ConversationRequest,
+    read: impl FnOnce(&mut Listener<'_>) -> Result<(), RunError>,
+) -> Result<(), RunError> {
     let ledger = Ledger::open(&judge.ledger).map_err(|e| RunError::Request(e.to_string()))?;
     let old = Old {
         retry,
@@ -42,7 +57,7 @@ pub(in crate::run) fn prepare(
         ledger,
     };
     let (mut unknown, mut failed) = (0u64, None);
-    from_traces::read_conversations(&documents, &sessions, |conversation| {
+    read(&mut |conversation| {
         match old.known(&conversation) {
             Ok(known) => unknown += u64::from(!known),
             Err(e) => failed = Some(e),
@@ -57,8 +72,8 @@ pub(in crate::run) fn prepare(
         (None, 0) => Ok(()),
         (None, count) => Err(RunError::Request(format!(
             "{count} conversations of the run `{}` that have a score are not in the ledger `{}` for this judge and this version, so \
-             that they would be paid again; name the ledger of that run with --ledger and its endpoint with --judge-url, or score the \
-             traces again",
+             that they would be paid again; name the ledger of that run with --ledger and its endpoint with --judge-url, or make \
+             the run again",
             retry.id(),
             judge.ledger.display()
         ))),

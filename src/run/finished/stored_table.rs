@@ -81,6 +81,28 @@ pub(in crate::run) fn text(batch: &RecordBatch, name: &str) -> Result<StringArra
     texts.ok_or_else(|| format!("column `{name}` holds no texts"))
 }
 
+/// The same; all null where the table lacks it.
+pub(in crate::run) fn text_if_there(
+    batch: &RecordBatch,
+    name: &str,
+) -> Result<StringArray, String> {
+    match batch.column_by_name(name) {
+        Some(_) => text(batch, name),
+        None => Ok(StringArray::new_null(batch.num_rows())),
+    }
+}
+
+/// A column of numbers; all null where the table lacks it.
+pub(in crate::run) fn numbers_if_there(
+    batch: &RecordBatch,
+    name: &str,
+) -> Result<Float64Array, String> {
+    match batch.column_by_name(name) {
+        Some(_) => numbers(batch, name),
+        None => Ok(Float64Array::new_null(batch.num_rows())),
+    }
+}
+
 /// A column of numbers.
 pub(in crate::run) fn numbers(batch: &RecordBatch, name: &str) -> Result<Float64Array, String> {
     let numbers = column(batch, name)?.as_primitive_opt::<Float64Type>();
@@ -136,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_read_in_their_type_and_only_counts_may_be_missing() {
+    fn columns_are_read_in_their_type_and_only_some_may_be_missing() {
         let counts: ArrayRef = Arc::new(arrow::array::Int32Array::from(vec![Some(2), None]));
         let names: ArrayRef = Arc::new(StringArray::from(vec![None, Some("a")]));
         let batch =
@@ -151,6 +173,10 @@ mod tests {
         assert_eq!((cell(&texts, 0), cell(&texts, 1)), (None, Some("a")));
         let missing = whole_numbers(&batch, "later").unwrap();
         assert_eq!(missing.null_count(), 2);
+        assert_eq!(text_if_there(&batch, "later").unwrap().null_count(), 2);
+        assert_eq!(text_if_there(&batch, "t").unwrap().null_count(), 1);
+        assert_eq!(numbers_if_there(&batch, "later").unwrap().null_count(), 2);
+        assert!(numbers_if_there(&batch, "t").is_err());
         assert!(flags(&batch, "later").unwrap_err().contains("`later`"));
         assert!(numbers(&batch, "later").unwrap_err().contains("`later`"));
         for wrong in [

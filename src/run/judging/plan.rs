@@ -1,16 +1,13 @@
 //! What judging would cost: the choice of traces and their prompts, without a single call.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::judge::conversation::SchemaPlace;
-use crate::judge::{Call, Evidence, JudgedMetric, Ledger, endpoint_of};
-use crate::metric::CONVERSATION;
-use crate::run::conversations::ConversationRequest;
-use crate::run::conversations::from_traces::{self, ChosenSession};
+use crate::judge::{Call, Evidence, JudgedMetric, Ledger, Usage, endpoint_of};
+use crate::run::conversations::planned::{PlannedTables, plan_conversations};
+use crate::run::conversations::{Listener, from_traces};
 use crate::run::engine::runtime;
 use crate::run::judging::request::JudgeRequest;
 use crate::run::judging::traces;
@@ -43,10 +40,13 @@ pub struct PlannedMetric {
 /// What a run would ask.
 #[derive(Clone, Debug, Serialize)]
 pub struct PlanSummary {
-    /// Rows with a trace id.
+    /// Rows with a trace id; or rows of turns and cases.
     pub rows: u64,
     /// Traces that would be judged.
     pub chosen_traces: u64,
+    /// Where conversations come from tables of turns: what these hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tables: Option<PlannedTables>,
     /// By metric.
     pub metrics: Vec<PlannedMetric>,
     /// All together.
@@ -58,9 +58,7 @@ pub struct PlanSummary {
 }
 
 /// Tokens of a reply as they usually are: some sentences of JSON.
-const USUAL_REPLY_TOKENS: u64 = 200;
-/// The same for a conversation: some sentences for each of eight metrics.
-const USUAL_CONVERSATION_REPLY_TOKENS: u64 = 4 * USUAL_REPLY_TOKENS;
+pub(in crate::run) const USUAL_REPLY_TOKENS: u64 = 200;
 
 /// Counts what judges would be asked by a run. Of the request, where it writes to is not looked at.
 ///
@@ -139,15 +137,23 @@ pub fn plan(request: &ScoreRequest, judge: &JudgeRequest) -> Result<PlanSummary,
     })?;
     if let Some(conversation) = &judge.conversation {
         let sessions = from_traces::choose(&documents, &selection, repeated)?;
-        planned.push(conversations(
-            conversation,
-            &documents,
-            &sessions,
-            &answers,
-        )?);
+        let read =
+            |each: &mut Listener<'_>| from_traces::read_conversations(&documents, &sessions, each);
+        planned.push(plan_conversations(conversation, &answers, read)?.0);
     }
-    for metric in &mut planned {
-        let usage = crate::judge::Usage {
+    let chosen = selection.count() as u64;
+    Ok(summed(judge, planned, selection.rows_seen, chosen))
+}
+
+/// A plan of these metrics: with what they cost, and the sums of all.
+pub(in crate::run) fn summed(
+    judge: &JudgeRequest,
+    mut metrics: Vec<PlannedMetric>,
+    rows: u64,
+    chosen_traces: u64,
+) -> PlanSummary {
+    for metric in &mut metrics {
+        let usage = Usage {
             prompt: metric.prompt_tokens,
             completion: metric.reply_tokens,
             cached: 0,
@@ -158,35 +164,36 @@ pub fn plan(request: &ScoreRequest, judge: &JudgeRequest) -> Result<PlanSummary,
         };
         metric.cost = price.map(|price| price.of(usage));
     }
-    let sum = |count: fn(&PlannedMetric) -> u64| planned.iter().map(count).sum();
+    let sum = |count: fn(&PlannedMetric) -> u64| metrics.iter().map(count).sum();
     let total = PlannedMetric {
         name: "total".into(),
         model: String::new(),
-        traces: selection.count() as u64,
+        traces: chosen_traces,
         calls: sum(|m| m.calls),
         known: sum(|m| m.known),
         prompt_tokens: sum(|m| m.prompt_tokens),
         reply_tokens: sum(|m| m.reply_tokens),
-        cost: planned.iter().map(|m| m.cost).sum(),
+        cost: metrics.iter().map(|m| m.cost).sum(),
     };
-    Ok(PlanSummary {
-        rows: selection.rows_seen,
-        chosen_traces: selection.count() as u64,
-        metrics: planned,
+    PlanSummary {
+        rows,
+        chosen_traces,
+        tables: None,
+        metrics,
         total,
         usual_reply_tokens: USUAL_REPLY_TOKENS,
         prices_as_of: judge.prices.as_of.clone(),
-    })
+    }
 }
 
 /// The answers that the ledger holds already, if there is one.
-struct Answers<'r> {
+pub(in crate::run) struct Answers<'r> {
     ledger: Option<Ledger>,
     judge: &'r JudgeRequest,
 }
 
 impl<'r> Answers<'r> {
-    fn of(judge: &'r JudgeRequest) -> Result<Self, RunError> {
+    pub fn of(judge: &'r JudgeRequest) -> Result<Self, RunError> {
         // Opening would make one.
         let ledger = judge.ledger.exists().then(|| Ledger::open(&judge.ledger));
         let ledger = ledger
@@ -195,58 +202,14 @@ impl<'r> Answers<'r> {
         Ok(Self { ledger, judge })
     }
 
-    fn hold(&self, call: &Call) -> Result<bool, RunError> {
+    /// Whether it has an answer to a call.
+    pub fn hold(&self, call: &Call) -> Result<bool, RunError> {
         let Some(ledger) = &self.ledger else {
             return Ok(false);
         };
         let endpoint = endpoint_of(&call.model, self.judge.provider.url.as_deref());
         let answer = ledger.answer(&call.hash(&endpoint));
         Ok(answer.map_err(|e| RunError::Plan(e.to_string()))?.is_some())
-    }
-}
-
-/// What judging conversations would ask: one call a session.
-fn conversations(
-    request: &ConversationRequest,
-    documents: &DocumentSource,
-    sessions: &[ChosenSession],
-    answers: &Answers<'_>,
-) -> Result<PlannedMetric, RunError> {
-    let mut planned = PlannedMetric {
-        name: CONVERSATION.into(),
-        model: request.model.clone(),
-        ..PlannedMetric::default()
-    };
-    let mut failed = None;
-    from_traces::read_conversations(documents, sessions, |conversation| {
-        let asked = request.judge.request(
-            &conversation.case,
-            &conversation.turns,
-            SchemaPlace::ResponseFormat,
-        );
-        // A conversation that is too long fails without a call.
-        let Ok(asked) = asked else {
-            return ControlFlow::Continue(());
-        };
-        planned.traces += conversation.traces.unwrap_or(0) as u64;
-        planned.calls += 1;
-        planned.prompt_tokens += asked.estimated_tokens;
-        planned.reply_tokens += USUAL_CONVERSATION_REPLY_TOKENS;
-        let call = request.call(asked, SchemaPlace::ResponseFormat, 0);
-        match answers.hold(&call) {
-            Ok(known) => {
-                planned.known += u64::from(known);
-                ControlFlow::Continue(())
-            }
-            Err(e) => {
-                failed = Some(e);
-                ControlFlow::Break(())
-            }
-        }
-    })?;
-    match failed {
-        Some(e) => Err(e),
-        None => Ok(planned),
     }
 }
 

@@ -36,7 +36,7 @@ fn judge_giving(scores: &'static [u8]) -> ScriptedJudge {
 }
 
 /// Three sessions in the run `old`; in the run `new` the first is worse, and there is a fourth.
-fn two_runs() -> Scene {
+pub(super) fn two_runs() -> Scene {
     let sessions: Vec<Value> = (0..3).map(session).collect();
     let scene = Scene::new(&sessions);
     let more = scene.at("more.jsonl");
@@ -49,7 +49,7 @@ fn two_runs() -> Scene {
     scene
 }
 
-fn runs(scene: &Scene, args: &[&str]) -> Command {
+pub(super) fn runs(scene: &Scene, args: &[&str]) -> Command {
     let mut command = program();
     command.env_remove("OPENAI_API_KEY");
     command.env("NO_PROXY", "127.0.0.1");
@@ -58,7 +58,7 @@ fn runs(scene: &Scene, args: &[&str]) -> Command {
 }
 
 #[track_caller]
-fn json_of(code: i32, command: &mut Command) -> Value {
+pub(super) fn json_of(code: i32, command: &mut Command) -> Value {
     serde_json::from_str(&expect(code, command.arg("--json")).stdout).unwrap()
 }
 

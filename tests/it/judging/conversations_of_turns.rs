@@ -1,97 +1,16 @@
 //! Conversations from tables of turns and cases: what is asked, what comes out, and what bad rows do.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Fields, Schema};
 use serde_json::{Value, json};
 
 use super::scene::expect;
+use super::scene_of_turns::{EMPHASIS, FOUND, OFFERED, Scene, script, turns, turns_of};
 use super::tables::{Table, assert_same_tables, score};
-use crate::scripted_judge::{Answer, Asked, ScriptedJudge};
-use crate::support::{nightmill, program, summary, write_parquet};
-
-const FOUND: &str = "the order was found";
-const OFFERED: &str = "a refund was offered";
-const EMPHASIS: &str = "weigh the tone twice";
-
-/// A score of 2 where the case has an emphasis, else of 4; one outcome is met, the other is not.
-fn script(asked: &Asked) -> Answer {
-    let score = if asked.user.contains(EMPHASIS) { 2 } else { 4 };
-    let schema = asked.schema.as_ref().expect("a request without schema");
-    let mut reply = serde_json::Map::new();
-    for name in schema["properties"].as_object().unwrap().keys() {
-        let block = match name.as_str() {
-            "expected_outcomes" => [(FOUND, true), (OFFERED, false)]
-                .into_iter()
-                .filter(|(statement, _)| asked.user.contains(statement))
-                .map(|(statement, passed)| {
-                    json!({"statement": statement, "passed": passed, "justification": "turn 3"})
-                })
-                .collect(),
-            _ => json!({"score": score, "justification": "j", "failure_code": null, "turns": [3]}),
-        };
-        reply.insert(name.clone(), block);
-    }
-    Answer::reply(Value::Object(reply))
-}
-
-/// A transcript of four turns with a tool call; every session has words of its own.
-fn turns(session: &str) -> Vec<Value> {
-    let call = json!([{"id": "c0", "name": "look_up", "arguments": "{\"order\": 7}"}]);
-    vec![
-        json!({"session_id": session, "turn_index": 0, "role": "user",
-            "content": format!("{session}: where is my order?")}),
-        json!({"session_id": session, "turn_index": 1, "role": "assistant", "content": null,
-            "tool_calls": call}),
-        json!({"session_id": session, "turn_index": 2, "role": "tool", "tool_call_id": "c0",
-            "content": format!("{{\"sent to\": \"{session}\"}}")}),
-        json!({"session_id": session, "turn_index": 3, "role": "assistant",
-            "content": format!("{session}: it was sent."), "latency_ms": 800}),
-    ]
-}
-
-fn turns_of(sessions: &[&str]) -> Vec<Value> {
-    sessions.iter().flat_map(|session| turns(session)).collect()
-}
-
-/// A folder with tables, a ledger and room for runs.
-struct Scene(tempfile::TempDir);
-
-impl Scene {
-    fn new(turns: &[Value], cases: &[Value]) -> Self {
-        let scene = Self(tempfile::tempdir().unwrap());
-        scene.write("turns.jsonl", turns);
-        scene.write("cases.jsonl", cases);
-        scene
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn write(&self, name: &str, rows: &[Value]) {
-        // A row that is a text stands for a line that is no JSON.
-        let line = |row: &Value| row.as_str().map_or_else(|| row.to_string(), str::to_owned);
-        let lines: Vec<String> = rows.iter().map(line).collect();
-        std::fs::write(self.at(name), lines.join("\n")).unwrap();
-    }
-
-    /// `conversations` of these turns, with the cases, into the folder `out`.
-    fn judge(&self, url: &str, turns: &str, out: &str) -> Command {
-        let mut command = program();
-        // Neither a key nor a proxy of the machine that tests.
-        command.env_remove("OPENAI_API_KEY");
-        command.env("NO_PROXY", "127.0.0.1");
-        command.arg("conversations").arg(self.at(turns));
-        command.arg("--cases").arg(self.at("cases.jsonl"));
-        command.args(["--judge", "openai/test", "--judge-url", url]);
-        command.arg("--ledger").arg(self.at("ledger.db"));
-        command.arg("--out").arg(self.at(out));
-        command
-    }
-}
+use crate::scripted_judge::ScriptedJudge;
+use crate::support::{nightmill, summary, write_parquet};
 
 fn texts(table: &Table, column: &str) -> Vec<String> {
     let texts = table.texts(column);
@@ -108,7 +27,8 @@ fn figure(run: &Path, name: &str) -> Option<f64> {
 #[test]
 fn expected_outcomes_decide_the_case_and_what_cannot_be_judged_is_asked_of_nobody() {
     let cases = [
-        json!({"session_id": "s-1", "test_case": "order", "expected_outcomes": [FOUND]}),
+        json!({"session_id": "s-1", "test_case": "order", "expected_outcomes": [FOUND],
+            "name": "Where is it?", "difficulty": "hard", "tags": ["order", "calm"]}),
         // The older form of outcomes.
         json!({"session_id": "s-2", "test_case": "order", "repetition_index": 1,
             "expected_outcomes": {"then": OFFERED}}),
@@ -166,6 +86,24 @@ fn expected_outcomes_decide_the_case_and_what_cannot_be_judged_is_asked_of_nobod
     assert_eq!(verdicts.numbers("traces")[0], None);
     let reasons = texts(&verdicts, "reason");
     assert!(reasons[3].contains("timeout"), "{}", reasons[3]);
+    let only = |row: usize, text: &str| -> Vec<Option<String>> {
+        let at = |found: usize| (found == row).then(|| text.to_owned());
+        (0..5).map(at).collect()
+    };
+    assert_eq!(verdicts.texts("name"), only(0, "Where is it?"));
+    assert_eq!(verdicts.texts("difficulty"), only(0, "hard"));
+    assert_eq!(verdicts.texts("error"), only(3, "timeout"));
+    let usage = only(3, r#"{"prompt_tokens":7}"#);
+    assert_eq!(verdicts.texts("agent_token_usage"), usage);
+    let tags = verdicts.lists("tags");
+    let first = vec!["order".to_owned(), "calm".to_owned()];
+    assert_eq!(tags, [Some(first), None, None, None, None]);
+    let asked: Vec<bool> = verdicts
+        .texts("request_hash")
+        .iter()
+        .map(Option::is_some)
+        .collect();
+    assert_eq!(asked, [true, true, true, false, false]);
     let outcomes = Table::of(&run, "judge_outcomes");
     assert_eq!(texts(&outcomes, "session_id"), ["s-1", "s-2"]);
     assert_eq!(texts(&outcomes, "statement"), [FOUND, OFFERED]);
@@ -213,6 +151,27 @@ fn expected_outcomes_decide_the_case_and_what_cannot_be_judged_is_asked_of_nobod
     let shown = nightmill(["runs", "summary", &path, "--target", "session"]);
     assert_eq!(shown.code, Some(0), "{shown:?}");
     assert!(shown.stdout.contains("conversation"), "{shown:?}");
+
+    // What is read back from the tables are the figures that the run told.
+    let path = path.as_str();
+    let figures = nightmill([
+        "runs",
+        "summary",
+        path,
+        "--target",
+        "conversation",
+        "--json",
+    ]);
+    let figures: Value = serde_json::from_str(&figures.stdout).unwrap();
+    let told = &printed["judge"]["conversations"]["run"];
+    assert_eq!(&figures[0]["figures"], told);
+    let same = nightmill(["runs", "comparison", path, path, "--json"]);
+    let same: Value = serde_json::from_str(&same.stdout).unwrap();
+    let aggregate = &same["conversations"]["aggregate"];
+    assert_eq!(
+        (&aggregate["errors"], &aggregate["cost_delta_usd"]),
+        (&json!(1), &json!(0.0))
+    );
 }
 
 #[test]
@@ -400,60 +359,4 @@ fn wrong_tables_and_idle_flags_are_refused_before_anything_is_asked() {
     }
     assert_eq!(judge.asked().len(), 0);
     assert!(!scene.at("run").exists());
-}
-
-/// The policy counts failed calls of trace metrics: one that is set for other commands changes nothing, and a conversation is
-/// asked up to five times.
-#[test]
-fn a_conversation_is_asked_again_under_both_policies() {
-    for policy in ["production", "compat"] {
-        let scene = Scene::new(&turns_of(&["s"]), &[]);
-        let judge = ScriptedJudge::start(|asked| match asked.attempt {
-            0 => Answer::status(500, &[], "tired"),
-            _ => script(asked),
-        });
-        let mut command = scene.judge(&judge.url(), "turns.jsonl", "run");
-        expect(0, command.env("NIGHTMILL_JUDGE_POLICY", policy));
-        assert_eq!(judge.prompt_count(), 2, "{policy}");
-    }
-}
-
-#[test]
-fn an_unusable_verdict_is_asked_for_again_in_the_next_round() {
-    let scene = Scene::new(&turns_of(&["s"]), &[]);
-    let judge = ScriptedJudge::start(|asked| match asked.number {
-        0 => Answer::reply("no verdict"),
-        _ => script(asked),
-    });
-    let ask = |code: i32, rounds: &str| {
-        let mut command = scene.judge(&judge.url(), "turns.jsonl", "run");
-        expect(
-            code,
-            command.args(["--overwrite", "--judge-rounds", rounds]),
-        );
-        judge.prompt_count()
-    };
-    assert_eq!(ask(3, "1"), 1);
-    assert_eq!(ask(3, "1"), 1);
-    assert_eq!(ask(0, "2"), 2);
-}
-
-#[test]
-fn batches_bring_the_same_tables() {
-    let scene = Scene::new(&turns_of(&["s", "t"]), &[]);
-    let judge = ScriptedJudge::start(script);
-    let mut command = scene.judge(&judge.url(), "turns.jsonl", "batched");
-    expect(
-        0,
-        command.args(["--batch", "--batch-wait", "1", "--batch-poll", "0.02"]),
-    );
-    assert_eq!(judge.batches().len(), 1);
-    assert!(judge.prompts().iter().all(|a| a.custom_id.is_some()));
-    for name in ["ledger.db", "ledger.db-wal", "ledger.db-shm"] {
-        let _ = std::fs::remove_file(scene.at(name));
-    }
-    expect(0, &mut scene.judge(&judge.url(), "turns.jsonl", "direct"));
-    let [batched, direct] =
-        ["batched", "direct"].map(|run| score(&scene.at(run), "s", "conversation").raw);
-    assert!(batched.is_some() && batched == direct);
 }

@@ -13,13 +13,13 @@ use crate::scripted_judge::{Answer, Asked, ScriptedJudge};
 use crate::support::{entries, program, summary};
 
 /// A judge that answers by `broken` until it is mended.
-struct Mendable {
-    judge: ScriptedJudge,
+pub(super) struct Mendable {
+    pub(super) judge: ScriptedJudge,
     mended: Arc<AtomicBool>,
 }
 
 impl Mendable {
-    fn start(
+    pub(super) fn start(
         broken: impl Fn(&Asked) -> Option<Answer> + Send + Sync + 'static,
         good: impl Fn(&Asked) -> Answer + Send + Sync + 'static,
     ) -> Self {
@@ -32,12 +32,12 @@ impl Mendable {
         Self { judge, mended }
     }
 
-    fn mend(&self) {
+    pub(super) fn mend(&self) {
         self.mended.store(true, Relaxed);
     }
 
     /// What is asked while `work` is done.
-    fn asked_by(&self, work: impl FnOnce()) -> Vec<Asked> {
+    pub(super) fn asked_by(&self, work: impl FnOnce()) -> Vec<Asked> {
         let before = self.judge.prompt_count();
         work();
         self.judge.prompts().split_off(before)
@@ -48,7 +48,7 @@ fn good(asked: &Asked) -> Answer {
     Answer::reply(reply_to(asked, 0.75))
 }
 
-fn denied() -> Answer {
+pub(super) fn denied() -> Answer {
     Answer::status(401, &[], "wrong key")
 }
 
@@ -61,7 +61,7 @@ fn retry(scene: &Scene, old: &str, new: &str) -> Command {
     command
 }
 
-fn manifest(run: &Path) -> Value {
+pub(super) fn manifest(run: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(run.join("manifest.json")).unwrap()).unwrap()
 }
 

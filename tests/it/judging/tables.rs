@@ -37,6 +37,26 @@ impl Table {
         column.as_primitive::<Float64Type>().iter().collect()
     }
 
+    /// A column of lists of texts.
+    #[track_caller]
+    pub(super) fn lists(&self, name: &str) -> Vec<Option<Vec<String>>> {
+        let column = self.0.column_by_name(name);
+        let column = column.unwrap_or_else(|| panic!("no column `{name}`"));
+        let texts = |list: arrow::array::ArrayRef| -> Vec<String> {
+            let texts = list.as_string::<i32>().iter();
+            texts.map(|text| text.unwrap().to_owned()).collect()
+        };
+        let lists = column.as_list::<i32>().iter();
+        lists.map(|list| list.map(texts)).collect()
+    }
+
+    /// The names of all columns.
+    pub(super) fn names(&self) -> Vec<String> {
+        let schema = self.0.schema();
+        let fields = schema.fields().iter();
+        fields.map(|field| field.name().clone()).collect()
+    }
+
     #[track_caller]
     pub(super) fn flags(&self, name: &str) -> Vec<Option<bool>> {
         let column = self.column(name, &DataType::Boolean);

@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use arrow::array::AsArray;
+use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{Float64Type, Int32Type};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::*;
 use crate::judge::conversation::{
-    CaseLatency, Catalogue, ConversationJudge, JudgeConfig, JudgeError, Label, RunBars, Tier,
+    CaseLatency, Catalogue, ConversationJudge, Difficulty, JudgeConfig, JudgeError, Label,
+    MetricScore, OutcomeResult, RunBars, Tier,
 };
 use crate::metric::SignalWeights;
 use crate::run::conversations::Recorded;
@@ -55,6 +56,7 @@ fn judged(session_id: &str, status: Status, verdict: Option<Verdict>) -> JudgedC
         status,
         verdict,
         reason: "r".into(),
+        request_hash: None,
         answer: None,
     }
 }
@@ -109,8 +111,18 @@ fn every_end_has_its_rows_and_only_a_verdict_with_scores_has_a_score() {
     let run = RunDirectory::create(&folder.path().join("run"), false, &[]).unwrap();
     let mut tables = ConversationTables::create(&run, &rules(), &request()).unwrap();
     let failed = Verdict::failed(JudgeError::InvalidJson, 75.0);
+    let described = JudgedConversation {
+        recorded: Recorded {
+            name: Some("refund".into()),
+            difficulty: Some(Difficulty::Hard),
+            tags: vec!["money".into(), "order".into()],
+            agent_cost_usd: Some(0.5),
+            ..Recorded::default()
+        },
+        ..judged("a", Status::Success, Some(verdict()))
+    };
     for row in [
-        judged("a", Status::Success, Some(verdict())),
+        described,
         judged("b", Status::Failed, Some(failed)),
         judged("c", Status::Pending, None),
         judged("d", Status::Failed, None),
@@ -150,6 +162,18 @@ fn every_end_has_its_rows_and_only_a_verdict_with_scores_has_a_score() {
     let dropped = verdicts.column_by_name("dropped_metrics").unwrap();
     assert!(dropped.is_valid(1) && dropped.is_null(2));
 
+    let only_first = |text: &str| vec![Some(text.to_owned()), None, None, None];
+    assert_eq!(texts_of(&verdicts, "name"), only_first("refund"));
+    assert_eq!(texts_of(&verdicts, "difficulty"), only_first("hard"));
+    assert_eq!(texts_of(&verdicts, "error"), [None, None, None, None]);
+    assert_eq!(
+        numbers_of(&verdicts, "agent_cost_usd"),
+        [Some(0.5), None, None, None]
+    );
+    let tags = verdicts.column_by_name("tags").unwrap();
+    assert!(tags.is_null(1));
+    assert_eq!(tags.as_list::<i32>().value(0).len(), 2);
+
     let metrics = table("judge_metric_scores");
     assert_eq!(texts_of(&metrics, "label"), [Some("good".to_owned())]);
     let turns = metrics.column_by_name("turns").unwrap();
@@ -171,4 +195,26 @@ fn the_table_of_figures_has_every_figure() {
     let json = json!(summary);
     let figures: Vec<String> = json.as_object().unwrap().keys().cloned().collect();
     assert_eq!(names, figures);
+}
+
+#[test]
+fn the_readme_names_every_column() {
+    let readme = include_str!("../../../../README.md");
+    let facts = RunFacts {
+        route: "openai/judge".into(),
+        pass_threshold: 75.0,
+    };
+    for (table, columns) in TABLES {
+        let row = readme
+            .lines()
+            .find(|line| line.starts_with(&format!("| `{table}`")));
+        let row = row.unwrap_or_else(|| panic!("no row about {table}"));
+        // The first four name the conversation in each of the tables.
+        for (field, _) in columns(&[], &facts).iter().skip(4) {
+            assert!(
+                row.contains(&format!("`{}`", field.name())),
+                "{table}: {field}"
+            );
+        }
+    }
 }
