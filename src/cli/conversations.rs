@@ -30,10 +30,11 @@ pub(super) struct ConversationsArgs {
     /// Judge drafts and archived cases too [default: active ones]
     #[arg(long)]
     all_statuses: bool,
-    /// Only count what the judge would be asked and what it would cost; sends nothing and makes no run directory
+    /// Only count what the judge would be asked and what it would cost; sends nothing. With --out, makes a folder with the
+    /// table `judge_plan`, a row a conversation
     #[arg(long)]
     dry_run: bool,
-    /// The run directory to make
+    /// The run directory to make, or the folder of a dry run
     #[arg(long, value_name = "DIR", required_unless_present = "dry_run")]
     out: Option<PathBuf>,
     #[command(flatten)]
@@ -58,13 +59,16 @@ pub(super) fn run(args: ConversationsArgs, config: Option<&Path>) -> Result<Outc
         cases: args.cases.into_iter().collect(),
         all_statuses: args.all_statuses,
     };
-    let (json, overwrite) = (settings.json, settings.overwrite);
+    let (json, overwrite, out) = (settings.json, settings.overwrite, args.out);
     let request = TurnsRequest {
         overwrite,
-        ..request_of(settings, tables, args.out.unwrap_or_default())?
+        ..request_of(settings, tables, out.clone().unwrap_or_default())?
     };
     match args.dry_run {
-        true => plan::print(&plan_turns(&request)?, json),
+        true => {
+            let (plan, written) = plan_turns(&request, out.as_deref())?;
+            plan::print(&plan, json, written.as_deref())
+        }
         false => carry_out(&request, json),
     }
 }

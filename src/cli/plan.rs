@@ -26,15 +26,22 @@ pub(super) fn run(args: PlanArgs, config: Option<&Path>) -> Result<Outcome, AnyE
     let Some(judge) = &request.judge else {
         return Err("no metric of this plan asks a judge, so that nothing would be sent; name one with --metrics".into());
     };
-    print(&plan(&request, judge)?, settings.json)
+    print(&plan(&request, judge)?, settings.json, None)
 }
 
-/// Prints a plan.
-pub(super) fn print(plan: &PlanSummary, json: bool) -> Result<Outcome, AnyError> {
-    let text = match json {
+/// Prints a plan, and where it was written if it was.
+pub(super) fn print(
+    plan: &PlanSummary,
+    json: bool,
+    written: Option<&Path>,
+) -> Result<Outcome, AnyError> {
+    let mut text = match json {
         true => format!("{}\n", serde_json::to_string_pretty(plan)?),
         false => table(plan),
     };
+    if let Some(written) = written.filter(|_| !json) {
+        text.push_str(&format!("\ntables: {}\n", written.display()));
+    }
     outcome::print(&text)?;
     Ok(Outcome::Done)
 }

@@ -7,8 +7,8 @@ use super::RunError;
 
 /// Written last: a directory without it is not finished.
 pub(super) const MANIFEST: &str = "manifest.json";
-/// Everything that a run directory, or the folder of a comparison, may hold.
-const CONTENT: [&str; 16] = [
+/// Everything that a run directory, or a folder of tables that is no run, may hold.
+const CONTENT: [&str; 17] = [
     LOCK,
     MANIFEST,
     "summary.json",
@@ -21,6 +21,7 @@ const CONTENT: [&str; 16] = [
     "judge_metric_scores",
     "judge_outcomes",
     "run_summary",
+    "judge_plan",
     "run_comparison",
     "run_comparison_metrics",
     "run_comparison_cases",

@@ -91,15 +91,15 @@ pub(super) struct Origins<'a> {
     pub monitor_id: Option<&'a str>,
 }
 
-/// Writes the manifest of what was made of finished runs: it has no scores of its own, and no rules.
-pub(super) fn write_of_runs(
+/// Writes the manifest of a folder of tables that is no run: it has no scores, and no rules.
+pub(super) fn write_of_inputs(
     folder: &RunDirectory,
     command: &str,
-    runs: &[&PathBuf],
+    inputs: &[&PathBuf],
 ) -> Result<(), RunError> {
-    let inputs = runs
+    let inputs = inputs
         .iter()
-        .map(|run| json!({ "path": run.display().to_string() }));
+        .map(|input| json!({ "path": input.display().to_string() }));
     let manifest = json!({
         "format": 1,
         "nightmill": env!("CARGO_PKG_VERSION"),

@@ -18,6 +18,7 @@ mod score_rows;
 mod session_rows;
 mod signals_file;
 mod summary;
+mod table_folder;
 mod table_writer;
 mod targets;
 mod trace_rows;

@@ -97,6 +97,14 @@ impl Opened {
     }
 }
 
+impl Opened {
+    /// All files that are read.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        let files = self.turns.iter().chain(&self.cases);
+        files.map(|file| file.path.clone()).collect()
+    }
+}
+
 /// Carries out the request; returns its summary and directory. The directory holds the tables of judged conversations,
 /// `scores` and `quarantine`.
 ///
@@ -111,14 +119,10 @@ pub fn judge_turns(
     let conversation = request.conversation()?;
     let opened = Opened::of(request)?;
     let record = RequestRecord::of_turns(request, &opened.turns, &opened.cases);
+    let mut inputs = opened.paths();
     let Opened {
-        tables,
-        quarantine,
-        turns,
-        cases,
+        tables, quarantine, ..
     } = opened;
-    let read = turns.iter().chain(&cases);
-    let mut inputs: Vec<PathBuf> = read.map(|file| file.path.clone()).collect();
     inputs.push(request.judge.ledger.clone());
     // Providers, keys and the ledger are checked before anything takes time.
     let service = request.judge.service(&[])?;

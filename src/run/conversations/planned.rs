@@ -1,15 +1,21 @@
 //! What judging conversations would ask, without a single call.
 
 use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use crate::judge::conversation::{RequestError, SchemaPlace};
+use crate::judge::{CallHash, Usage};
 use crate::metric::CONVERSATION;
 use crate::run::conversations::from_tables::{Opened, TurnsRequest};
+use crate::run::conversations::from_traces::SessionKey;
+use crate::run::conversations::plan_table::PlanTable;
 use crate::run::conversations::tabled_sessions::TableCounts;
 use crate::run::conversations::{Conversation, ConversationRequest, Listener, not_asked};
-use crate::run::judging::plan::{Answers, PlanSummary, PlannedMetric, USUAL_REPLY_TOKENS, summed};
+use crate::run::judging::plan::{
+    Answers, PlanSummary, PlannedMetric, USUAL_REPLY_TOKENS, price_of, summed,
+};
 use crate::run::{RunError, quarantine_rows};
 
 /// Tokens of a reply about a conversation: some sentences for each of eight metrics.
@@ -31,22 +37,62 @@ pub struct PlannedTables {
     pub quarantine: Vec<crate::run::summary::QuarantineSummary>,
 }
 
-/// Counts what a judge would be asked about conversations of tables.
+/// What a judge would be asked about one conversation.
+#[derive(Debug)]
+pub(in crate::run) struct PlannedConversation {
+    pub key: SessionKey,
+    pub test_case: String,
+    pub repetition_index: i32,
+    /// Traces of the session; none where it comes from a table of turns.
+    traces: usize,
+    /// Why it would be shown to nobody.
+    pub not_asked: Option<String>,
+    /// The call, unless it would be shown to nobody.
+    pub call: Option<PlannedCall>,
+}
+
+/// A call that would be made.
+#[derive(Debug)]
+pub(in crate::run) struct PlannedCall {
+    pub hash: CallHash,
+    /// Whether the ledger has the answer, so that it costs nothing.
+    pub known: bool,
+    /// By a rule of thumb.
+    pub prompt_tokens: u64,
+    /// As replies usually are.
+    pub reply_tokens: u64,
+    /// Dollars for them; none without a known price.
+    pub cost: Option<f64>,
+}
+
+/// Counts what a judge would be asked about conversations of tables. With `out`, makes a folder with the table `judge_plan`,
+/// a row a conversation, and returns where it is.
 ///
 /// # Errors
-/// [`RunError`]. Nothing is sent, no key is needed, and no run directory is made.
-pub fn plan_turns(request: &TurnsRequest) -> Result<PlanSummary, RunError> {
+/// [`RunError`]. Nothing is sent, and no key is needed.
+pub fn plan_turns(
+    request: &TurnsRequest,
+    out: Option<&Path>,
+) -> Result<(PlanSummary, Option<PathBuf>), RunError> {
     let conversation = request.conversation()?;
+    let opened = Opened::of(request)?;
+    let inputs = opened.paths();
     let Opened {
         tables, quarantine, ..
-    } = Opened::of(request)?;
+    } = opened;
+    let table = out.map(|out| PlanTable::create(out, request, inputs));
+    let mut table = table.transpose()?;
     let (sessions, mut counts) = tables.choose(request.choice())?;
     let answers = Answers::of(&request.judge)?;
     let read = |each: &mut Listener<'_>| tables.read_conversations(&sessions, each);
-    let (planned, not_asked) = plan_conversations(conversation, &answers, read)?;
+    let mut not_asked = 0;
+    let planned = plan_conversations(conversation, &answers, read, |one| {
+        not_asked += u64::from(one.not_asked.is_some());
+        table.as_mut().map_or(Ok(()), |table| table.push(one))
+    })?;
     counts.merged_turns = tables.merged_turns();
     let rows = counts.turn_rows + counts.case_rows;
-    Ok(PlanSummary {
+    let plan = PlanSummary {
         tables: Some(PlannedTables {
             conversations: sessions.len() as u64,
             not_asked,
@@ -55,62 +101,100 @@ pub fn plan_turns(request: &TurnsRequest) -> Result<PlanSummary, RunError> {
             quarantine: quarantine_rows::summarise(&quarantine.sorted()),
         }),
         ..summed(&request.judge, vec![planned], rows, 0)
-    })
+    };
+    let written = table.map(|table| table.finish(&plan)).transpose()?;
+    Ok((plan, written))
 }
 
-/// What judging the conversations that `read` hands out would ask: one call each. Also how many would be shown to nobody.
+/// What judging the conversations that `read` hands out would ask: one call each at most. `each` is shown every one.
 pub(in crate::run) fn plan_conversations(
     request: &ConversationRequest,
     answers: &Answers<'_>,
     read: impl FnOnce(&mut Listener<'_>) -> Result<(), RunError>,
-) -> Result<(PlannedMetric, u64), RunError> {
+    mut each: impl FnMut(PlannedConversation) -> Result<(), RunError>,
+) -> Result<PlannedMetric, RunError> {
     let mut planned = PlannedMetric {
         name: CONVERSATION.into(),
         model: request.model.clone(),
         ..PlannedMetric::default()
     };
-    let (mut unasked, mut failed) = (0, None);
-    read(
-        &mut |conversation| match add(request, answers, &conversation, &mut planned) {
-            Ok(asked) => {
-                unasked += u64::from(!asked);
-                ControlFlow::Continue(())
+    let mut failed = None;
+    read(&mut |conversation| {
+        let one = plan_one(request, answers, conversation).and_then(|one| {
+            if let Some(call) = &one.call {
+                planned.traces += one.traces as u64;
+                planned.calls += 1;
+                planned.prompt_tokens += call.prompt_tokens;
+                planned.reply_tokens += call.reply_tokens;
+                planned.known += u64::from(call.known);
             }
+            each(one)
+        });
+        match one {
+            Ok(()) => ControlFlow::Continue(()),
             Err(e) => {
                 failed = Some(e);
                 ControlFlow::Break(())
             }
-        },
-    )?;
+        }
+    })?;
     match failed {
         Some(e) => Err(e),
-        None => Ok((planned, unasked)),
+        None => Ok(planned),
     }
 }
 
-/// Adds the call about a conversation; says whether there is one.
-fn add(
+fn plan_one(
+    request: &ConversationRequest,
+    answers: &Answers<'_>,
+    conversation: Conversation,
+) -> Result<PlannedConversation, RunError> {
+    let (not_asked, call) = match not_asked(&conversation) {
+        Some(why) => (Some(why), None),
+        None => match call_about(request, answers, &conversation)? {
+            Ok(call) => (None, Some(call)),
+            Err(too_long) => (Some(too_long), None),
+        },
+    };
+    let Conversation {
+        key, case, traces, ..
+    } = conversation;
+    Ok(PlannedConversation {
+        test_case: case.test_case().to_owned(),
+        repetition_index: case.repetition_index,
+        key,
+        traces: traces.unwrap_or(0),
+        not_asked,
+        call,
+    })
+}
+
+/// The call about a conversation, or why it is too long for one.
+fn call_about(
     request: &ConversationRequest,
     answers: &Answers<'_>,
     conversation: &Conversation,
-    planned: &mut PlannedMetric,
-) -> Result<bool, RunError> {
-    if not_asked(conversation).is_some() {
-        return Ok(false);
-    }
+) -> Result<Result<PlannedCall, String>, RunError> {
     let place = SchemaPlace::ResponseFormat;
     let asked = request
         .judge
         .request(&conversation.case, &conversation.turns, place);
     let asked = match asked {
         Ok(asked) => asked,
-        Err(RequestError::TooLong { .. }) => return Ok(false),
+        Err(e @ RequestError::TooLong { .. }) => return Ok(Err(e.to_string())),
         Err(e @ RequestError::Prompt(_)) => return Err(RunError::Plan(e.to_string())),
     };
-    planned.traces += conversation.traces.unwrap_or(0) as u64;
-    planned.calls += 1;
-    planned.prompt_tokens += asked.estimated_tokens;
-    planned.reply_tokens += USUAL_CONVERSATION_REPLY_TOKENS;
-    planned.known += u64::from(answers.hold(&request.call(asked, place, 0))?);
-    Ok(true)
+    let usage = Usage {
+        prompt: asked.estimated_tokens,
+        completion: USUAL_CONVERSATION_REPLY_TOKENS,
+        cached: 0,
+    };
+    let call = request.call(asked, place, 0);
+    Ok(Ok(PlannedCall {
+        known: answers.hold(&call)?,
+        hash: answers.hash(&call),
+        prompt_tokens: usage.prompt,
+        reply_tokens: usage.completion,
+        cost: price_of(answers.judge(), &call.model).map(|price| price.of(usage)),
+    }))
 }

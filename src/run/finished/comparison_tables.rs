@@ -15,13 +15,10 @@ use crate::judge::conversation::{CaseComparison, MetricAverages, MetricDelta};
 use crate::run::columns::{
     Column, batch_of, booleans, integers, numbers, optional_texts, schema_of, text_lists, texts,
 };
-use crate::run::directory::MANIFEST;
 use crate::run::finished::judged_comparison::JudgedComparison;
+use crate::run::table_folder::{self, COMPARISON};
 use crate::run::table_writer::TableWriter;
 use crate::run::{RunDirectory, RunError, StoredRun, manifest};
-
-/// The table that every comparison has, and no run.
-const COMPARISON: &str = "run_comparison";
 
 /// The columns of a comparison.
 type Columns = fn(&JudgedComparison) -> Vec<Column>;
@@ -36,25 +33,14 @@ const TABLES: [(&str, Columns); 4] = [
 /// Starts the folder of a comparison of these runs, which will become `target`.
 ///
 /// # Errors
-/// As [`RunDirectory::create`]; and if `target` is a run, which a comparison never replaces.
+/// As [`RunDirectory::create`]; and if `target` is no comparison, which is never replaced.
 pub fn comparison_folder(
     target: &Path,
     overwrite: bool,
     runs: [&StoredRun; 2],
 ) -> Result<RunDirectory, RunError> {
-    if overwrite && target.join(MANIFEST).exists() && !is_comparison(target) {
-        return Err(RunError::Request(format!(
-            "`{}` is a run and no comparison, so --overwrite leaves it alone; choose another --out",
-            target.display()
-        )));
-    }
     let inputs = runs.map(|run| run.path.clone());
-    RunDirectory::create(target, overwrite, &inputs)
-}
-
-/// Whether a folder holds a comparison instead of a run.
-pub(in crate::run) fn is_comparison(folder: &Path) -> bool {
-    folder.join(COMPARISON).exists()
+    table_folder::create(target, COMPARISON, overwrite, &inputs)
 }
 
 /// Writes a comparison into its folder, whole or not at all: four tables; `summary.json`, which is what `told` holds; and a
@@ -75,7 +61,7 @@ pub fn write_comparison(
     }
     manifest::write_json(&folder.path().join("summary.json"), told)?;
     let runs = [&of.baseline.run.path, &of.candidate.run.path];
-    manifest::write_of_runs(&folder, "runs comparison", &runs)?;
+    manifest::write_of_inputs(&folder, "runs comparison", &runs)?;
     folder.commit()
 }
 

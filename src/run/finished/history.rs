@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::analytics::{DataType as ValueType, ScoreFilter, ScoreRecord, ScoreStatus};
 use crate::run::directory::MANIFEST;
-use crate::run::finished::comparison_tables::is_comparison;
 use crate::run::finished::stored_table::{cell, for_each_batch, number, numbers, text};
+use crate::run::table_folder::is_no_run;
 use crate::selection::instant;
 
 pub(in crate::run) const SUMMARY: &str = "summary.json";
@@ -170,10 +170,10 @@ pub fn find_runs(paths: &[PathBuf]) -> Result<Vec<PathBuf>, HistoryError> {
     Ok(found)
 }
 
-/// Whether a folder is a run directory, be it a broken one. Comparisons of runs are none.
+/// Whether a folder is a run directory, be it a broken one.
 fn is_run(folder: &Path) -> bool {
     let mut parts = [MANIFEST, SUMMARY, SCORES].iter();
-    parts.any(|name| folder.join(name).exists()) && !is_comparison(folder)
+    parts.any(|name| folder.join(name).exists()) && !is_no_run(folder)
 }
 
 /// Reads what a run says of itself.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::judge::{Call, Evidence, JudgedMetric, Ledger, Usage, endpoint_of};
+use crate::judge::{Call, CallHash, Evidence, JudgedMetric, Ledger, Price, Usage, endpoint_of};
 use crate::run::conversations::planned::{PlannedTables, plan_conversations};
 use crate::run::conversations::{Listener, from_traces};
 use crate::run::engine::runtime;
@@ -139,7 +139,8 @@ pub fn plan(request: &ScoreRequest, judge: &JudgeRequest) -> Result<PlanSummary,
         let sessions = from_traces::choose(&documents, &selection, repeated)?;
         let read =
             |each: &mut Listener<'_>| from_traces::read_conversations(&documents, &sessions, each);
-        planned.push(plan_conversations(conversation, &answers, read)?.0);
+        let each = |_| Ok(());
+        planned.push(plan_conversations(conversation, &answers, read, each)?);
     }
     let chosen = selection.count() as u64;
     Ok(summed(judge, planned, selection.rows_seen, chosen))
@@ -158,11 +159,7 @@ pub(in crate::run) fn summed(
             completion: metric.reply_tokens,
             cached: 0,
         };
-        let price = match judge.batches {
-            Some(_) => judge.prices.of_batch(&metric.model),
-            None => judge.prices.of(&metric.model),
-        };
-        metric.cost = price.map(|price| price.of(usage));
+        metric.cost = price_of(judge, &metric.model).map(|price| price.of(usage));
     }
     let sum = |count: fn(&PlannedMetric) -> u64| metrics.iter().map(count).sum();
     let total = PlannedMetric {
@@ -186,6 +183,14 @@ pub(in crate::run) fn summed(
     }
 }
 
+/// What a model costs, asked as the request says; none if it is not known.
+pub(in crate::run) fn price_of(judge: &JudgeRequest, model: &str) -> Option<Price> {
+    match judge.batches {
+        Some(_) => judge.prices.of_batch(model),
+        None => judge.prices.of(model),
+    }
+}
+
 /// The answers that the ledger holds already, if there is one.
 pub(in crate::run) struct Answers<'r> {
     ledger: Option<Ledger>,
@@ -202,13 +207,24 @@ impl<'r> Answers<'r> {
         Ok(Self { ledger, judge })
     }
 
+    pub fn judge(&self) -> &'r JudgeRequest {
+        self.judge
+    }
+
+    /// The hash of a call where it would be asked.
+    pub fn hash(&self, call: &Call) -> CallHash {
+        call.hash(&endpoint_of(
+            &call.model,
+            self.judge.provider.url.as_deref(),
+        ))
+    }
+
     /// Whether it has an answer to a call.
     pub fn hold(&self, call: &Call) -> Result<bool, RunError> {
         let Some(ledger) = &self.ledger else {
             return Ok(false);
         };
-        let endpoint = endpoint_of(&call.model, self.judge.provider.url.as_deref());
-        let answer = ledger.answer(&call.hash(&endpoint));
+        let answer = ledger.answer(&self.hash(call));
         Ok(answer.map_err(|e| RunError::Plan(e.to_string()))?.is_some())
     }
 }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::scene::expect;
 use super::scene_of_turns::{Scene, script, turns_of};
+use super::tables::Table;
 use crate::scripted_judge::ScriptedJudge;
 use crate::support::{entries, program};
 
@@ -118,6 +119,76 @@ fn a_table_of_turns_costs_what_the_same_session_of_traces_costs() {
     }
     // The ledger has the answer to both: they are one question.
     assert_eq!(of_traces["total"]["known"], 1);
+}
+
+#[test]
+fn a_plan_is_written_a_row_a_conversation() {
+    let cases = [
+        json!({"session_id": "s-1", "test_case": "order", "repetition_index": 2}),
+        json!({"session_id": "s-3", "error": "timeout"}),
+    ];
+    let scene = Scene::new(&turns_of(&["s-1", "s-2", "s-3"]), &cases);
+    let judge = ScriptedJudge::start(script);
+    let written = |code: i32, out: &str, more: &[&str]| {
+        let mut command = dry_run(&scene, &judge.url());
+        let ran = expect(code, command.arg("--out").arg(scene.at(out)).args(more));
+        assert_eq!(judge.asked().len(), 0);
+        ran
+    };
+    let ran = written(0, "plan", &[]);
+    assert!(ran.stdout.contains("tables: "), "{ran:?}");
+    let plan: Value =
+        serde_json::from_slice(&std::fs::read(scene.at("plan/summary.json")).unwrap()).unwrap();
+    assert_eq!(plan, json_of(&mut dry_run(&scene, &judge.url())));
+    let table = Table::of(&scene.at("plan"), "judge_plan");
+    let some = |texts: [&str; 3]| texts.map(|text| Some(text.to_owned()));
+    assert_eq!(table.texts("session_id"), some(["s-1", "s-2", "s-3"]));
+    assert_eq!(table.texts("test_case"), some(["order", "s-2", "s-3"]));
+    assert_eq!(
+        table.numbers("repetition_index"),
+        [Some(2.0), Some(0.0), Some(0.0)]
+    );
+    let why = table.texts("not_asked");
+    assert_eq!((&why[0], &why[1]), (&None, &None));
+    assert!(why[2].as_ref().unwrap().contains("timeout"), "{why:?}");
+    for (column, total) in [
+        ("prompt_tokens", "prompt_tokens"),
+        ("reply_tokens", "reply_tokens"),
+        ("cost_usd", "cost"),
+    ] {
+        let found = table.numbers(column);
+        assert_eq!(found[2], None);
+        let sum: f64 = found.into_iter().flatten().sum();
+        let total = plan["total"][total].as_f64().unwrap();
+        assert!((sum - total).abs() < 1e-12, "{column}");
+    }
+    assert_eq!(table.flags("known"), [Some(false), Some(false), None]);
+    let readme = std::fs::read_to_string(crate::support::root().join("README.md")).unwrap();
+    for column in table.names() {
+        assert!(readme.contains(&format!("`{column}`")), "{column}");
+    }
+
+    // A plan replaces a plan and no run; a list of runs passes over it.
+    written(2, "plan", &[]);
+    written(0, "plan", &["--overwrite"]);
+    expect(3, &mut scene.judge(&judge.url(), "turns.jsonl", "run"));
+    let mut onto_run = dry_run(&scene, &judge.url());
+    let refused = expect(
+        2,
+        onto_run
+            .arg("--overwrite")
+            .arg("--out")
+            .arg(scene.at("run")),
+    );
+    assert!(refused.stderr.contains("judge_plan"), "{refused:?}");
+    let hashes = Table::of(&scene.at("run"), "judge_verdicts").texts("request_hash");
+    assert_eq!(hashes, table.texts("request_hash"));
+    let mut runs = program();
+    let listed = expect(0, runs.args(["runs", "list"]).arg(scene.folder()));
+    assert!(
+        listed.stdout.contains("run") && !listed.stdout.contains("plan"),
+        "{listed:?}"
+    );
 }
 
 #[test]
