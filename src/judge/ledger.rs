@@ -133,7 +133,10 @@ pub struct Spend {
 /// An open ledger. What is written through it belongs to one run.
 #[derive(Debug)]
 pub struct Ledger {
+    /// As it was given.
     path: PathBuf,
+    /// Without links: files beside the ledger are the same ones by whatever path it is opened.
+    place: PathBuf,
     run: String,
     /// Of the run that makes claims; held until the ledger is closed. Locked after the connection, never before.
     sign_of_life: Mutex<Option<SignOfLife>>,
@@ -165,6 +168,7 @@ impl Ledger {
             }
             _ => {}
         }
+        let place = std::fs::canonicalize(path).map_err(|e| failed(e.to_string()))?;
         let open = || -> Result<Connection, rusqlite::Error> {
             let connection = Connection::open(path)?;
             connection.busy_timeout(PATIENCE)?;
@@ -216,6 +220,7 @@ impl Ledger {
         let nth = OPENED.fetch_add(1, Relaxed);
         Ok(Self {
             path: path.to_owned(),
+            place,
             run: format!("{now}-{}-{nth}", std::process::id()),
             sign_of_life: Mutex::default(),
             connection: Mutex::new(connection),
@@ -229,10 +234,17 @@ impl Ledger {
 
     /// The folder of the file.
     pub(in crate::judge) fn folder(&self) -> &Path {
-        let folder = self.path.parent();
+        let folder = self.place.parent();
         folder
             .filter(|f| !f.as_os_str().is_empty())
             .unwrap_or(Path::new("."))
+    }
+
+    /// A file beside the ledger whose name begins with that of the ledger.
+    pub(in crate::judge) fn beside(&self, suffix: &str) -> PathBuf {
+        let mut path = self.place.as_os_str().to_owned();
+        path.push(suffix);
+        path.into()
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {

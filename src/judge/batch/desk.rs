@@ -442,8 +442,7 @@ fn key(requests: &[BatchRequest]) -> String {
 
 /// Holds every other process off the batches of a ledger, as long as the file lives.
 async fn lock(ledger: &Ledger) -> Result<File, BatchDeskError> {
-    let mut path = ledger.path().as_os_str().to_owned();
-    path.push(".batches.lock");
+    let path = ledger.beside(".batches.lock");
     let file = File::options()
         .create(true)
         .truncate(false)

@@ -165,9 +165,7 @@ impl Ledger {
     }
 
     fn life_file(&self, run: &str) -> PathBuf {
-        let mut path = self.path.as_os_str().to_owned();
-        path.push(format!(".run-{run}"));
-        path.into()
+        self.beside(&format!(".run-{run}"))
     }
 
     fn broken_file(&self, run: &str, error: &io::Error) -> LedgerError {
@@ -206,7 +204,7 @@ impl Ledger {
 
     /// Runs that have a file beside the ledger.
     fn runs_with_files(&self) -> Vec<String> {
-        let Some(name) = self.path.file_name().and_then(|name| name.to_str()) else {
+        let Some(name) = self.place.file_name().and_then(|name| name.to_str()) else {
             return Vec::new();
         };
         let prefix = format!("{name}.run-");

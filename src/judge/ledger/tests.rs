@@ -189,3 +189,23 @@ fn claims_and_files_of_dead_runs_are_free() {
     std::fs::remove_file(folder.path().join("ledger.db.run-dead")).unwrap();
     assert!(first.claim(&a).unwrap().is_some());
 }
+
+#[cfg(unix)]
+#[test]
+fn a_claim_holds_by_whatever_path_the_ledger_is_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, link) = (
+        folder.path().join("ledger.db"),
+        folder.path().join("deep/link.db"),
+    );
+    let one = Ledger::open(&path).unwrap();
+    std::fs::create_dir(folder.path().join("deep")).unwrap();
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    let other = Ledger::open(&link).unwrap();
+    let a = call("a").hash("here");
+    let claim = one.claim(&a).unwrap().unwrap();
+    assert!(other.claim(&a).unwrap().is_none());
+    drop(claim);
+    assert!(other.claim(&a).unwrap().is_some());
+    assert_eq!(one.beside(".batches.lock"), other.beside(".batches.lock"));
+}
