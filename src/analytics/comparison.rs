@@ -31,6 +31,8 @@ pub struct Page {
 /// The latest score of one session.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ComparisonRow {
+    /// Its project.
+    pub project_id: Option<String>,
     /// Session id (trace id, if scores of traces are compared).
     pub target_id: String,
     /// The score in [0, 1].
@@ -51,8 +53,8 @@ pub struct Comparison {
     pub rows: Vec<ComparisonRow>,
 }
 
-/// The latest score of one metric for each session, by score; equal scores by session id, ascending in
-/// either order. Of several scores made at one time the one of the greatest run id is the latest.
+/// The latest score of one metric for each session, by score; equal scores by project and session id,
+/// ascending in either order. Of several scores made at one time the one of the greatest run id is the latest.
 pub fn comparison<'a>(
     records: impl IntoIterator<Item = &'a ScoreRecord>,
     filter: &ScoreFilter,
@@ -60,7 +62,8 @@ pub fn comparison<'a>(
     order: Order,
     page: Page,
 ) -> Comparison {
-    let mut latest: BTreeMap<&str, (DateTime<Utc>, &str, u64)> = BTreeMap::new();
+    type Session<'r> = (Option<&'r str>, &'r str);
+    let mut latest: BTreeMap<Session<'_>, (DateTime<Utc>, &str, u64)> = BTreeMap::new();
     for record in records {
         if let Some(steps) = record.steps()
             && record.metric == metric
@@ -68,12 +71,12 @@ pub fn comparison<'a>(
         {
             let candidate = (record.created_at, record.run.as_str(), steps);
             latest
-                .entry(&record.target_id)
+                .entry((record.project_id.as_deref(), &record.target_id))
                 .and_modify(|best| *best = candidate.max(*best))
                 .or_insert(candidate);
         }
     }
-    // From a map: already by session id, and stable sorting keeps that among equal scores.
+    // From a map: already by project and session id, and stable sorting keeps that among equal scores.
     let mut rows: Vec<_> = latest.into_iter().collect();
     match order {
         Order::Ascending => rows.sort_by_key(|(_, (_, _, steps))| *steps),
@@ -85,12 +88,15 @@ pub fn comparison<'a>(
             .into_iter()
             .skip(page.offset)
             .take(page.limit)
-            .map(|(target_id, (created_at, run, steps))| ComparisonRow {
-                target_id: target_id.to_owned(),
-                score: steps as f64 / STEPS,
-                run: run.to_owned(),
-                created_at,
-            })
+            .map(
+                |((project_id, target_id), (created_at, run, steps))| ComparisonRow {
+                    project_id: project_id.map(str::to_owned),
+                    target_id: target_id.to_owned(),
+                    score: steps as f64 / STEPS,
+                    run: run.to_owned(),
+                    created_at,
+                },
+            )
             .collect(),
     }
 }
@@ -117,6 +123,18 @@ mod tests {
     }
 
     #[test]
+    fn sessions_of_one_id_in_two_projects_are_two() {
+        let in_project = |project: Option<&str>, value: f64| ScoreRecord {
+            project_id: project.map(str::to_owned),
+            ..score("s", "m", value, 0)
+        };
+        let records = [in_project(Some("p"), 0.5), in_project(None, 0.25)];
+        let found = compared(&records, Order::Ascending, WHOLE);
+        assert_eq!((found.total, found.rows.len()), (2, 2));
+        assert_eq!(found.rows[1].project_id.as_deref(), Some("p"));
+    }
+
+    #[test]
     fn the_latest_success_counts() {
         let records = [
             score("a", "m", 0.9, 5),
@@ -130,6 +148,7 @@ mod tests {
             Comparison {
                 total: 1,
                 rows: vec![ComparisonRow {
+                    project_id: None,
                     target_id: "a".into(),
                     score: 0.9,
                     run: "run-5".into(),

@@ -82,6 +82,8 @@ impl DataType {
 pub struct ScoreRecord {
     /// What kind of thing was scored.
     pub target: Target,
+    /// Project of the trace or session: sessions of one id in two projects are two.
+    pub project_id: Option<String>,
     /// Trace id or session id.
     pub target_id: String,
     /// Name of the metric.
@@ -163,6 +165,7 @@ pub(crate) mod samples {
     pub(crate) fn score(id: &str, metric: &str, value: f64, hour: i64) -> ScoreRecord {
         ScoreRecord {
             target: Target::Session,
+            project_id: None,
             target_id: id.to_owned(),
             metric: metric.to_owned(),
             run: format!("run-{hour}"),

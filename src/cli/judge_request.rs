@@ -212,6 +212,9 @@ pub(super) fn questions(
     if judge.judge.is_none() && judge.judge_config.is_none() {
         return Err(unnamed());
     }
+    if judge.batch {
+        tracing::warn!("{asker} asks at once: --batch has no effect on it");
+    }
     // Other settings may come from a file that is there for scoring.
     let of_conversations = |pair: &String| {
         pair.split_once('=')
@@ -222,6 +225,11 @@ pub(super) fn questions(
         metrics: Some(vec![CONVERSATION.to_owned()]),
         judge: JudgeSettings {
             judge_model: models.map(|pairs| pairs.into_iter().filter(of_conversations).collect()),
+            batch: false,
+            batch_wait: None,
+            batch_poll: None,
+            batch_size: None,
+            batch_bytes: None,
             ..judge.clone()
         },
         offline,

@@ -222,6 +222,19 @@ fn change(
     if *monitor != before {
         monitor.updated_at = now;
     }
+    let chooses_or_computes = |of: &Monitor| {
+        (
+            of.filters.clone(),
+            of.sampling_rate,
+            of.metric_names.clone(),
+            of.model.clone(),
+            of.settings.clone(),
+        )
+    };
+    if chooses_or_computes(monitor) != chooses_or_computes(&before) {
+        // What the monitor saw was evaluated in another way.
+        monitor.seen.clear();
+    }
     check(monitor, config)
 }
 

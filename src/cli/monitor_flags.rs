@@ -86,7 +86,7 @@ pub(super) struct AddArgs {
     /// Run even if no file is new or changed
     #[arg(long)]
     pub always: bool,
-    /// Project of the monitor
+    /// A label of the monitor, for a project; it selects nothing
     #[arg(long, value_name = "ID")]
     pub project: Option<String>,
     /// Another setting of `score`: --set threads=2 --set memory_limit=4G

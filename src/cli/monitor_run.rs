@@ -238,7 +238,7 @@ impl<'a> Runner<'a> {
         self.ended.push(Outcome::of(&summary));
         Ok(Some(RunMade {
             id: name,
-            pending: summary.pending(),
+            pending: summary.pending() || summary.judge_was_silent(),
         }))
     }
 }

@@ -62,7 +62,13 @@ pub(super) fn run(args: RetryArgs) -> Result<Outcome, AnyError> {
             format!("{scores} and {conversations}")
         }
     };
-    let told = format!("{}: asking again for {asking}\n", retry.name);
+    let mut told = format!("{}: asking again for {asking}\n", retry.name);
+    if retry.edited() > 0 {
+        let edited = counted(retry.edited(), "edited score", "edited scores");
+        told.push_str(&format!(
+            "{edited} of metrics without a judge will be computed again\n"
+        ));
+    }
     let paths = |files: &[RecordedFile]| files.iter().map(|file| file.path.clone()).collect();
     let files = paths(&retry.request.files);
     let tables = retry.request.tables.as_ref();
@@ -89,14 +95,25 @@ pub(super) fn run(args: RetryArgs) -> Result<Outcome, AnyError> {
 }
 
 fn nothing_failed(retry: &Retry) -> String {
+    let mut told = vec!["no judge failed".to_owned()];
     match retry.unjudged() {
-        0 => format!("{}: nothing failed\n", retry.id()),
-        count => format!(
-            "{}: no judge failed; {} without one, and would fail again\n",
-            retry.id(),
+        0 => {}
+        count => told.push(format!(
+            "{} without one, and would fail again",
             counted(count, "score failed", "scores failed")
-        ),
+        )),
     }
+    match retry.pending() {
+        0 => {}
+        count => told.push(format!(
+            "{} still pending: make the run again by its command, with --overwrite",
+            counted(count, "score is", "scores are")
+        )),
+    }
+    if told.len() == 1 {
+        told = vec!["nothing failed".to_owned()];
+    }
+    format!("{}: {}\n", retry.id(), told.join("; "))
 }
 
 /// The settings of the old run, and what was given again. Neither the environment nor a settings file has a say.

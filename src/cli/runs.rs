@@ -292,7 +292,10 @@ fn comparison(args: &ComparisonArgs, metric: &str) -> Result<(), AnyError> {
     listing::print(looked.json, &compared, || {
         let rows = compared.rows.iter().map(|row| {
             [
-                row.target_id.clone(),
+                match &row.project_id {
+                    None => row.target_id.clone(),
+                    Some(project) => format!("{} of {project}", row.target_id),
+                },
                 listing::score(Some(row.score)),
                 row.run.clone(),
                 format_instant(row.created_at),

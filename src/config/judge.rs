@@ -62,7 +62,8 @@ pub struct JudgeSettings {
     #[arg(long, value_name = "TOKENS")]
     #[serde(deserialize_with = "text")]
     pub judge_max_output: Option<String>,
-    /// Longest trace that is shown to a judge, in characters of its JSON [default: 400000]
+    /// Longest trace that is shown to a judge, in characters of its JSON [default: 400000]; conversations have max_input_tokens
+    /// in --judge-config
     #[arg(long, value_name = "CHARACTERS")]
     #[serde(deserialize_with = "text")]
     pub judge_max_trace: Option<String>,

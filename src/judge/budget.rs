@@ -102,13 +102,21 @@ impl Budget {
         })
     }
 
-    /// Replaces what was set aside by what was used. Without a count by the provider the most stays spent: it may have been
+    /// Replaces what was set aside by what the call used. Without a count by the provider the most stays spent: it may have been
     /// billed.
     pub fn settle(&self, aside: SetAside, usage: Option<Usage>, price: Option<Price>) {
         let Some(usage) = usage else { return };
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         spent.tokens = spent.tokens - aside.tokens + usage.total();
         spent.cost = spent.cost - aside.cost + price.map_or(0.0, |price| price.of(usage));
+    }
+
+    /// Takes back what was set aside for a call that was never sent.
+    pub fn give_back(&self, aside: SetAside) {
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        spent.calls -= 1;
+        spent.tokens -= aside.tokens;
+        spent.cost -= aside.cost;
     }
 
     /// What is spent or set aside.
@@ -151,6 +159,11 @@ mod tests {
             for (length, completion, counted, which) in events {
                 let call = call(&"x".repeat(length));
                 if let Ok(aside) = budget.set_aside(&call, Some(PRICE)) {
+                    if length % 7 == 0 {
+                        // It is not sent after all.
+                        budget.give_back(aside);
+                        continue;
+                    }
                     used_calls += 1;
                     let usage = Usage { prompt: call.usual_prompt_tokens(), completion, cached: 0 };
                     open.push((aside, counted.then_some(usage)));

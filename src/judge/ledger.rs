@@ -13,7 +13,7 @@ use std::time::Duration;
 mod batches;
 mod claims;
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 pub use batches::{BatchEnd, BatchRequest, BatchRows, InBatch, OpenBatch};
 pub use claims::Claim;
@@ -34,6 +34,8 @@ pub struct LedgerError {
 
 /// How long a write waits for another process.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How many times that long, before an answer that was paid is given up.
+const PATIENCE_FOR_ANSWERS: u32 = 30;
 /// Counts up when the tables change.
 const FORMAT: i64 = 3;
 /// Marks the file as a ledger: `nmil`.
@@ -169,8 +171,10 @@ impl Ledger {
             _ => {}
         }
         let place = std::fs::canonicalize(path).map_err(|e| failed(e.to_string()))?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let open = || -> Result<Connection, rusqlite::Error> {
-            let connection = Connection::open(path)?;
+            // By its place: other names may mean something to SQLite, as `:memory:` does.
+            let connection = Connection::open_with_flags(&place, flags)?;
             connection.busy_timeout(PATIENCE)?;
             connection.pragma_update(None, "journal_mode", "WAL")?;
             connection.pragma_update(None, "synchronous", "NORMAL")?;
@@ -254,9 +258,13 @@ impl Ledger {
     }
 
     fn failed(&self, error: &rusqlite::Error) -> LedgerError {
+        let problem = match is_busy(error) {
+            true => "another process holds it locked".to_owned(),
+            false => error.to_string(),
+        };
         LedgerError {
             path: self.path.clone(),
-            problem: error.to_string(),
+            problem,
         }
     }
 
@@ -383,7 +391,17 @@ impl Ledger {
             }
             transaction.commit()
         };
-        write(&mut connection).map_err(|e| self.failed(&e))
+        // A reply that is not written is paid and lost: this is worth a long wait.
+        let mut tries = 1;
+        loop {
+            match write(&mut connection) {
+                Err(e) if is_busy(&e) && tries < PATIENCE_FOR_ANSWERS => {
+                    tracing::warn!(ledger = %self.path.display(), "another process holds the ledger; still waiting");
+                    tries += 1;
+                }
+                written => return written.map_err(|e| self.failed(&e)),
+            }
+        }
     }
 
     /// What an endpoint said when it refused a call's reply format: a lasting answer, though none to the question.

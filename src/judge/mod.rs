@@ -53,4 +53,4 @@ pub use reply_shape::{ReplyFault, ReplyShape, StageReply};
 pub use secret::{SecretError, Secrets, key_of_file, with_variables};
 pub use service::{CallCounts, JudgeService, Retries, ServiceParts, Unanswered};
 pub use temperature::Temperature;
-pub use trace_judge::{AskingRules, Unjudged, judge_trace};
+pub use trace_judge::{AskingRules, Followed, Known, Unjudged, judge_trace};

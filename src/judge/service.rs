@@ -5,14 +5,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
+use tokio::sync::{OnceCell, Semaphore};
 
 use super::batch::{BatchCounts, BatchDesk, BatchDeskError, PutError};
 use super::breaker::{Breaker, BreakerRules};
 use super::budget::{Budget, Spent};
 use super::call::{Call, CallError, CallErrorKind, CallHash, Judge, Reply, Usage};
-use super::ledger::{Attempt, CallLabel, Claim, InBatch, Ledger, LedgerError};
-use super::price::PriceTable;
+use super::ledger::{Attempt, CallLabel, InBatch, Ledger, LedgerError};
+use super::price::{Price, PriceTable};
 use super::rate::RateGate;
 use super::secret::Secrets;
 
@@ -34,6 +34,8 @@ pub struct Retries {
     pub longest_wait: Duration,
     /// A wait asked for beyond this fails the call instead.
     pub patience: Duration,
+    /// How long another run that is asking the same is waited for, and at least twice as long as one answer may take.
+    pub others: Duration,
 }
 
 impl Default for Retries {
@@ -43,6 +45,7 @@ impl Default for Retries {
             wait: Duration::from_secs(1),
             longest_wait: Duration::from_secs(60),
             patience: Duration::from_secs(600),
+            others: Duration::from_secs(300),
         }
     }
 }
@@ -75,10 +78,22 @@ pub struct ServiceParts {
     pub secrets: Secrets,
 }
 
-/// What came of claiming a call.
-enum Claimed<'s> {
-    Free(SemaphorePermit<'s>, Claim<'s>),
+/// A call on its way.
+#[derive(Clone, Copy)]
+struct Asking<'a> {
+    call: &'a Call,
+    endpoint: &'a str,
+    hash: &'a CallHash,
+    label: CallLabel<'a>,
+    price: Option<Price>,
+}
+
+/// What came of sending a call.
+enum Sent {
     Answered(Reply),
+    Failed(CallError),
+    /// It was not sent, since another run is just asking the same.
+    TakenElsewhere,
 }
 
 fn in_ledger(error: LedgerError) -> Unanswered {
@@ -158,12 +173,7 @@ impl JudgeService {
                 let answer = self
                     .find_or_send(call, &endpoint, &hash, label, attempts)
                     .await;
-                let counter = match &answer {
-                    Ok(_) => None,
-                    Err(e) if e.pending() => Some(&self.counters.withheld),
-                    Err(_) => Some(&self.counters.failed),
-                };
-                counter.map(|counter| counter.fetch_add(1, Relaxed));
+                self.counters.end(answer.as_ref().err());
                 answer
             })
             .await
@@ -194,6 +204,9 @@ impl JudgeService {
             return Ok(reply);
         }
         if let Some(desk) = &self.parts.batches {
+            if self.asked_elsewhere(hash)? {
+                return Err(Unanswered::AskedElsewhere);
+            }
             return Err(match desk.put(call, hash, label, &self.parts.budget) {
                 Ok(()) => Unanswered::InBatch,
                 Err(PutError::Capped(e)) => Unanswered::Capped(e.to_string()),
@@ -205,86 +218,36 @@ impl JudgeService {
         let Some(judge) = &self.parts.judge else {
             return Err(Unanswered::NotInLedger);
         };
-        let (_permit, claim) = match self.claim(hash).await? {
-            Claimed::Free(permit, claim) => (permit, claim),
-            Claimed::Answered(reply) => return Ok(reply),
-        };
         let breaker = {
             let mut breakers = self.breakers.lock().unwrap_or_else(PoisonError::into_inner);
             let fresh = || Arc::new(Breaker::new(self.parts.breaker));
             Arc::clone(breakers.entry(endpoint.to_owned()).or_insert_with(fresh))
         };
-        let price = self.parts.prices.of(&call.model);
+        let asking = Asking {
+            call,
+            endpoint,
+            hash,
+            label,
+            price: self.parts.prices.of(&call.model),
+        };
         let mut attempt = 1;
+        let mut permit = None;
         loop {
-            let leave = breaker.leave().await.map_err(|e| Unanswered::Failed {
-                code: "endpoint_down",
-                message: e.to_string(),
-            })?;
-            let aside = self
-                .parts
-                .budget
-                .set_aside(call, price)
-                .map_err(|e| Unanswered::Capped(e.to_string()))?;
-            let tokens = call.usual_prompt_tokens() + u64::from(call.max_output_tokens);
-            if let Err(e) = self.parts.gate.pass(tokens).await {
-                self.parts
-                    .budget
-                    .settle(aside, Some(Usage::default()), price);
-                return Err(Unanswered::Failed {
-                    code: "rate_limit_too_small",
-                    message: e.to_string(),
-                });
-            }
-            self.counters.sent.fetch_add(1, Relaxed);
-            let started = Instant::now();
-            let asked = tokio::time::timeout(self.parts.timeout, judge.ask(call)).await;
-            let outcome = asked.unwrap_or_else(|_| {
-                Err(CallError {
-                    kind: CallErrorKind::Timeout,
-                    message: format!("no answer within {} s", self.parts.timeout.as_secs_f64()),
-                    retry_after: None,
-                    usage: None,
-                })
-            });
-            let latency = started.elapsed();
-            let usage = match &outcome {
-                Ok(reply) => reply.usage,
-                Err(e) => e.usage.or_else(|| billed_for_failure(e.kind)),
-            };
-            self.parts.budget.settle(aside, usage, price);
-            match &outcome {
-                Err(e) if e.kind.passes() => leave.failed(&e.message),
-                _ => leave.answered(),
-            }
-            let record = Attempt {
-                status: outcome
-                    .as_ref()
-                    .map_or_else(|e| e.kind.code(), |_| "answered"),
-                message: outcome.as_ref().err().map(|e| e.message.as_str()),
-                usage,
-                cost: price.zip(usage).map(|(price, usage)| price.of(usage)),
-                latency,
-            };
-            let reply = outcome.as_ref().ok();
-            self.parts
-                .ledger
-                .record(
-                    hash,
-                    call,
-                    &self.parts.secrets.scrub(endpoint),
-                    label,
-                    &record,
-                    reply,
-                )
-                .map_err(in_ledger)?;
-            let error = match outcome {
-                Ok(reply) => {
-                    claim.leave();
-                    self.counters.answered.fetch_add(1, Relaxed);
+            if self.asked_elsewhere(hash)? {
+                // Whoever waits for another run takes nobody's place.
+                permit = None;
+                if let Some(reply) = self.wait_for_other(hash).await? {
                     return Ok(reply);
                 }
-                Err(error) => error,
+            }
+            if permit.is_none() {
+                // The semaphore is never closed.
+                permit = self.permits.acquire().await.ok();
+            }
+            let error = match self.send(&asking, judge.as_ref(), &breaker).await? {
+                Sent::Answered(reply) => return Ok(reply),
+                Sent::TakenElsewhere => continue,
+                Sent::Failed(error) => error,
             };
             let wait = error
                 .retry_after
@@ -300,6 +263,94 @@ impl JudgeService {
             tokio::time::sleep(wait).await;
             attempt += 1;
         }
+    }
+
+    /// Sends a call once, when breaker, budget, rates and other runs let it. The question is claimed only while it is under way:
+    /// a run that waits for its turn holds up no other.
+    async fn send(
+        &self,
+        asking: &Asking<'_>,
+        judge: &dyn Judge,
+        breaker: &Breaker,
+    ) -> Result<Sent, Unanswered> {
+        let Asking {
+            call, hash, price, ..
+        } = *asking;
+        let budget = &self.parts.budget;
+        let leave = breaker.leave().await.map_err(|e| Unanswered::Failed {
+            code: "endpoint_down",
+            message: e.to_string(),
+        })?;
+        let aside = budget
+            .set_aside(call, price)
+            .map_err(|e| Unanswered::Capped(e.to_string()))?;
+        let tokens = call.usual_prompt_tokens() + u64::from(call.max_output_tokens);
+        if let Err(e) = self.parts.gate.pass(tokens).await {
+            budget.give_back(aside);
+            return Err(Unanswered::Failed {
+                code: "rate_limit_too_small",
+                message: e.to_string(),
+            });
+        }
+        let claim = match self.parts.ledger.claim(hash).map_err(in_ledger) {
+            Ok(Some(claim)) => claim,
+            other => {
+                budget.give_back(aside);
+                return other.map(|_| Sent::TakenElsewhere);
+            }
+        };
+        // What came before the claim.
+        match self.known(hash) {
+            Ok(None) => {}
+            known => {
+                budget.give_back(aside);
+                return known.map(|reply| reply.map_or(Sent::TakenElsewhere, Sent::Answered));
+            }
+        }
+        self.counters.sent.fetch_add(1, Relaxed);
+        let started = Instant::now();
+        let asked = tokio::time::timeout(self.parts.timeout, judge.ask(call)).await;
+        let outcome = asked.unwrap_or_else(|_| {
+            Err(CallError {
+                kind: CallErrorKind::Timeout,
+                message: format!("no answer within {} s", self.parts.timeout.as_secs_f64()),
+                retry_after: None,
+                usage: None,
+            })
+        });
+        let latency = started.elapsed();
+        let usage = match &outcome {
+            Ok(reply) => reply.usage,
+            Err(e) => e.usage.or_else(|| billed_for_failure(e.kind)),
+        };
+        budget.settle(aside, usage, price);
+        match &outcome {
+            Err(e) if e.kind.passes() => leave.failed(&e.message),
+            _ => leave.answered(),
+        }
+        let record = Attempt {
+            status: outcome
+                .as_ref()
+                .map_or_else(|e| e.kind.code(), |_| "answered"),
+            message: outcome.as_ref().err().map(|e| e.message.as_str()),
+            usage,
+            cost: price.zip(usage).map(|(price, usage)| price.of(usage)),
+            latency,
+        };
+        let shown = self.parts.secrets.scrub(asking.endpoint);
+        let reply = outcome.as_ref().ok();
+        let ledger = &self.parts.ledger;
+        ledger
+            .record(hash, call, &shown, asking.label, &record, reply)
+            .map_err(in_ledger)?;
+        Ok(match outcome {
+            Ok(reply) => {
+                claim.leave();
+                self.counters.answered.fetch_add(1, Relaxed);
+                Sent::Answered(reply)
+            }
+            Err(error) => Sent::Failed(error),
+        })
     }
 
     /// What the ledger knows of a call: its answer, an error if it must not be asked, `None` if it is free.
@@ -325,33 +376,28 @@ impl JudgeService {
         }
     }
 
-    /// The right to ask, once no other run is asking the same; or the answer that another run got meanwhile.
-    async fn claim<'s>(&'s self, hash: &'s CallHash) -> Result<Claimed<'s>, Unanswered> {
-        let retries = &self.parts.retries;
-        let patience = (self.parts.timeout + retries.longest_wait) * retries.attempts.max(1);
+    fn asked_elsewhere(&self, hash: &CallHash) -> Result<bool, Unanswered> {
+        let ledger = &self.parts.ledger;
+        ledger.asked_elsewhere(hash).map_err(in_ledger)
+    }
+
+    /// Waits while another run asks the same; the answer, if that brought one.
+    async fn wait_for_other(&self, hash: &CallHash) -> Result<Option<Reply>, Unanswered> {
+        let patience = self.parts.retries.others.max(self.parts.timeout * 2);
         let started = Instant::now();
         let mut pause = Duration::from_millis(20);
         loop {
-            // The semaphore is never closed.
-            let Ok(permit) = self.permits.acquire().await else {
-                return Err(Unanswered::NotInLedger);
-            };
-            if let Some(claim) = self.parts.ledger.claim(hash).map_err(in_ledger)? {
-                // What came between the last look and the claim.
-                return Ok(match self.known(hash)? {
-                    Some(reply) => Claimed::Answered(reply),
-                    None => Claimed::Free(permit, claim),
-                });
+            if let Some(reply) = self.known(hash)? {
+                return Ok(Some(reply));
             }
-            drop(permit);
+            if !self.asked_elsewhere(hash)? {
+                return Ok(None);
+            }
             if started.elapsed() > patience {
                 return Err(Unanswered::AskedElsewhere);
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(Duration::from_millis(500));
-            if let Some(reply) = self.known(hash)? {
-                return Ok(Claimed::Answered(reply));
-            }
         }
     }
 
@@ -406,12 +452,19 @@ impl JudgeService {
         let Some(desk) = &self.parts.batches else {
             return Ok(false);
         };
-        desk.submit().await?;
+        let left_out = desk.submit(&self.parts.budget).await?;
         if until <= Instant::now() {
             return Ok(false);
         }
         let collected = desk.wait(until, pause, Some(&self.parts.budget)).await?;
-        let further = collected.answered + collected.failed + collected.again > 0;
+        let mut further = collected.answered + collected.failed + collected.again > 0;
+        let elsewhere = left_out + self.counters.counts().asked_elsewhere;
+        let left = until.saturating_duration_since(Instant::now());
+        if !further && elsewhere > 0 && !left.is_zero() {
+            // Other runs will have answered some of it.
+            tokio::time::sleep(pause.min(left)).await;
+            further = true;
+        }
         if further {
             self.counters.ask_anew();
         }

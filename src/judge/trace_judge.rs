@@ -1,7 +1,11 @@
 //! One trace through one judged metric: its questions become calls, the replies its score.
 
+mod known;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+pub use known::{Followed, Known};
 
 use super::attempts::{Attempts, JudgeFailed, Outcome, Policy};
 use super::call::{Call, CallErrorKind, PromptLabel, ReplyFormat};
@@ -161,7 +165,6 @@ pub async fn judge_trace(
     }
 }
 
-/// Puts one question until its reply has the shape that it must have.
 /// Puts a question in as many rounds as it takes and the rules allow.
 async fn put(
     service: &JudgeService,
@@ -178,6 +181,7 @@ async fn put(
     }
 }
 
+/// Puts one question until its reply has the shape that it must have, or all attempts are used up.
 async fn put_once(
     service: &JudgeService,
     rules: &AskingRules,

@@ -33,7 +33,7 @@ pub trait RunMonitor {
 pub struct RunMade {
     /// Its id.
     pub id: String,
-    /// Whether something of it waits for a later run: a cap was reached, or a batch is not back. Then the same files are new next
+    /// Whether something of it waits for a later run: a cap was reached, a batch is not back, or the judge was silent. Then the same files are new next
     /// time, too.
     pub pending: bool,
 }

@@ -266,13 +266,13 @@ fn write_problems(out: &mut String, s: &Summary) -> std::fmt::Result {
     for (count, one, many) in [
         (
             s.failed_signals,
-            "trace with a metric that failed (status FAILED); the reason is in `scores`",
-            "traces with a metric that failed (status FAILED); the reasons are in `scores`",
+            "score of a trace failed (status FAILED); the reason is in `scores`",
+            "scores of traces failed (status FAILED); the reasons are in `scores`",
         ),
         (
             s.pending_signals,
-            "trace with a metric that was not asked for yet (status PENDING); the reason is in `scores`",
-            "traces with a metric that was not asked for yet (status PENDING); the reasons are in `scores`",
+            "score of a trace was not asked for yet (status PENDING); the reason is in `scores`",
+            "scores of traces were not asked for yet (status PENDING); the reasons are in `scores`",
         ),
         (
             s.non_finite_signals,

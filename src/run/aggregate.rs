@@ -73,7 +73,8 @@ pub fn aggregate(request: &AggregateRequest) -> Result<(Summary, PathBuf), RunEr
     let inputs: Vec<PathBuf> = files.iter().map(|file| file.path.clone()).collect();
     let run = RunDirectory::create(&request.out, request.overwrite, &inputs)?;
     let ids = || TraceSource::open(files.clone(), reading(Vec::new()), Arc::default());
-    let merge_repeated = repeated_trace_ids(ids, request.engine.index_memory() / 32)?;
+    let repeated = repeated_trace_ids(ids, request.engine.index_memory() / 32)?;
+    let merge_repeated = !repeated.is_empty();
     stages.end("open and check");
     let runtime = runtime(request.engine.threads)?;
     let (traces, without_session, sessions) =

@@ -47,6 +47,12 @@ impl RunError {
 
 /// Finds our own error again after its way through DataFusion, so that users read what happened and
 /// not where.
+impl From<crate::judge::PromptError> for RunError {
+    fn from(error: crate::judge::PromptError) -> Self {
+        Self::Plan(error.to_string())
+    }
+}
+
 impl From<DataFusionError> for RunError {
     fn from(error: DataFusionError) -> Self {
         let root = error.find_root();

@@ -44,36 +44,34 @@ pub(super) fn reading(request: &ScoreRequest, columns: TraceColumns) -> ReadOpti
     }
 }
 
-/// Whether trace ids repeat. Reads the id column alone.
-pub(super) fn repeats(request: &ScoreRequest, files: &[SourceFile]) -> Result<bool, RunError> {
-    let columns = TraceColumns {
-        input: false,
-        output: false,
-        session_required: false,
-        signals: Vec::new(),
-    };
+/// The traces of a request's files as documents. Reads the id column, to know which ids repeat.
+pub(super) fn documents(
+    request: &ScoreRequest,
+    files: Vec<SourceFile>,
+) -> Result<DocumentSource, RunError> {
+    let columns = TraceColumns::ids();
     let most = request.engine.index_memory() / 32;
     let open = || {
         TraceSource::open(
-            files.to_vec(),
+            files.clone(),
             reading(request, columns.clone()),
             Arc::default(),
         )
     };
-    Ok(repeated_trace_ids(open, most)?)
+    let repeated = repeated_trace_ids(open, most)?;
+    let (map, on_bad_file) = (request.map.clone(), request.on_bad_file);
+    Ok(DocumentSource::new(files, map, on_bad_file, repeated))
 }
 
 /// The traces of the targets, where the request chooses some.
 pub(super) fn targets(
     request: &ScoreRequest,
-    files: &[SourceFile],
-    repeated: bool,
+    documents: &DocumentSource,
 ) -> Result<Option<Arc<HashSet<String>>>, RunError> {
     let Some(choice) = &request.targets else {
         return Ok(None);
     };
-    let documents = DocumentSource::new(files.to_vec(), request.map.clone());
-    let traces = super::targets::choose(choice, &documents, repeated)?;
+    let traces = super::targets::choose(choice, documents)?;
     tracing::info!(traces = traces.len(), "targets chosen");
     Ok(Some(Arc::new(traces)))
 }
@@ -91,7 +89,7 @@ pub(super) struct Judged {
 pub(super) struct Passes<'r> {
     pub request: &'r ScoreRequest,
     pub service: Arc<EmbeddingService>,
-    pub merge_repeated: bool,
+    pub documents: Arc<DocumentSource>,
     /// The traces of the targets; none are all traces.
     pub targets: Option<Arc<HashSet<String>>>,
 }
@@ -121,7 +119,7 @@ impl Passes<'_> {
             context.register_table("signals", given.table()?)?;
         }
         let plan = ScorePlan {
-            merge_repeated: self.merge_repeated,
+            merge_repeated: self.documents.repeats(),
             given_signals: given.names.clone(),
             coherence,
             loop_detection,
@@ -147,14 +145,9 @@ impl Passes<'_> {
                 Some(Arc::new(passing))
             }
         };
-        let documents = Arc::new(DocumentSource::new(
-            files.to_vec(),
-            self.request.map.clone(),
-        ));
         let once = async || {
             let passing = passing.as_deref();
-            self.judge_once(judge, judges, &documents, given, run, passing)
-                .await
+            self.judge_once(judge, judges, given, run, passing).await
         };
         let mut judged = judge.in_rounds(judges, once).await?;
         judged.summary.batches = summary::batch_counts(judges)?;
@@ -166,18 +159,18 @@ impl Passes<'_> {
         &self,
         judge: &JudgeRequest,
         judges: &JudgeService,
-        documents: &Arc<DocumentSource>,
         given: &GivenSignals,
         run: &RunDirectory,
         passing: Option<&HashSet<String>>,
     ) -> Result<Judged, RunError> {
         let rules = &self.request.rules;
-        let selection = traces::select(judge, documents, passing, self.merge_repeated)?;
+        let documents = &self.documents;
+        let selection = traces::select(judge, documents, passing)?;
         let chosen = selection.count();
         tracing::info!(traces = chosen, "judging");
         let sessions = match &judge.conversation {
             None => Vec::new(),
-            Some(_) => from_traces::choose(documents, &selection, self.merge_repeated)?,
+            Some(_) => from_traces::choose(documents, &selection)?,
         };
         let traces = match traces::judged_metrics(rules).is_empty() {
             true => None,
@@ -326,7 +319,7 @@ impl Passes<'_> {
             .join()
             .map_err(|_| RunError::Plan("the writer of trace rows panicked".into()))?;
         let (last_part, mut trace_counts) = written?;
-        trace_counts.merged = self.merge_repeated;
+        trace_counts.merged = self.documents.repeats();
         ran?;
         let session_counts = session_rows.finish(last_part + 1)?;
         Ok((trace_counts, session_counts))

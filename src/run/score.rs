@@ -159,7 +159,7 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
     )?;
     if source.rows_expected() == Some(0) && quarantine.sorted().is_empty() {
         return Err(RunError::Request(format!(
-            "no rows to score: {} files were opened and all are empty",
+            "no rows to score: all files are empty ({} opened)",
             source.files().count()
         )));
     }
@@ -176,14 +176,14 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
         _ => None,
     };
     let run = RunDirectory::create(&request.out, request.overwrite, &inputs)?;
-    let merge_repeated = passes::repeats(request, &files)?;
-    let targets = passes::targets(request, &files, merge_repeated)?;
+    let documents = Arc::new(passes::documents(request, files.clone())?);
+    let targets = passes::targets(request, &documents)?;
     let source = Arc::new(match &targets {
         None => source,
         Some(targets) => source.keep_only(Arc::clone(targets)),
     });
     let _ = progress.source.set(Arc::clone(&source));
-    retry_conversations::prepare(request, &files, merge_repeated)?;
+    retry_conversations::prepare(request, &documents)?;
     stages.end("open and check");
 
     progress.enter("loading the model");
@@ -206,7 +206,7 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
     let passes = Passes {
         request,
         service: Arc::clone(&service),
-        merge_repeated,
+        documents,
         targets,
     };
     let mut texts_seen_before = 0;

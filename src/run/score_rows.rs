@@ -49,6 +49,11 @@ pub(super) fn scores_schema() -> SchemaRef {
     ]))
 }
 
+/// Of scores that the program made.
+pub(super) const AUTOMATED: &str = "AUTOMATED";
+/// Of scores that a person gave.
+pub(super) const ANNOTATION: &str = "ANNOTATION";
+
 /// One row of the scores table.
 pub(super) struct ScoreRow<'a> {
     pub target_type: &'a str,
@@ -66,6 +71,8 @@ pub(super) struct ScoreRow<'a> {
     pub metadata: &'a str,
     pub evaluated_traces: Option<i64>,
     pub environment: Option<&'a str>,
+    /// Who made the score: `AUTOMATED` or `ANNOTATION`.
+    pub source: &'a str,
     /// The judge model of a judged metric; others have the embedding model of the run.
     pub judge: Option<&'a str>,
 }
@@ -88,6 +95,7 @@ pub(super) struct ScoreRows {
     reason: StringBuilder,
     metadata: StringBuilder,
     evaluated_traces: Int64Builder,
+    source: StringDictionaryBuilder<Int32Type>,
     environment: StringBuilder,
     model: StringDictionaryBuilder<Int32Type>,
     precision: StringDictionaryBuilder<Int32Type>,
@@ -115,6 +123,7 @@ impl ScoreRows {
             reason: StringBuilder::new(),
             metadata: StringBuilder::new(),
             evaluated_traces: Int64Builder::new(),
+            source: StringDictionaryBuilder::new(),
             environment: StringBuilder::new(),
             model: StringDictionaryBuilder::new(),
             precision: StringDictionaryBuilder::new(),
@@ -139,6 +148,7 @@ impl ScoreRows {
         self.reason.append_value(row.reason);
         self.metadata.append_value(row.metadata);
         self.evaluated_traces.append_option(row.evaluated_traces);
+        self.source.append_value(row.source);
         self.environment.append_option(row.environment);
         let labels = self.labels.as_ref().filter(|_| row.judge.is_none());
         self.model
@@ -171,7 +181,7 @@ impl ScoreRows {
             Arc::new(self.metadata.finish()),
             Arc::new(self.evaluated_traces.finish()),
             constant(Some("NUMERIC")),
-            constant(Some("AUTOMATED")),
+            Arc::new(self.source.finish()),
             Arc::new(self.environment.finish()),
             Arc::new(self.model.finish()),
             Arc::new(self.precision.finish()),

@@ -10,7 +10,7 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema, SchemaRef, TimeUnit};
 
-use super::score_rows::{ModelLabel, ScoreRow, ScoreRows, scores_schema};
+use super::score_rows::{AUTOMATED, ModelLabel, ScoreRow, ScoreRows, scores_schema};
 use super::summary::WorstSession;
 use super::table_writer::{TableWriter, part_path};
 use super::trace_rows::column;
@@ -199,6 +199,7 @@ impl SessionRows {
                     metadata: scored.details,
                     evaluated_traces: Some(scored.evaluated),
                     environment: None,
+                    source: AUTOMATED,
                     judge: None,
                 });
             }

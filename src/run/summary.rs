@@ -197,7 +197,7 @@ pub struct Summary {
     pub rows_left_out: u64,
     /// Files, or parts of them, that could not be read.
     pub unreadable_files: u64,
-    /// Trace metrics that failed.
+    /// Scores of traces that failed.
     pub failed_signals: u64,
     /// Given signals that were NaN or infinite, read as missing.
     pub non_finite_signals: u64,
@@ -217,7 +217,7 @@ pub struct Summary {
     pub tokens: u64,
     /// Tokens per second of embedding.
     pub tokens_per_second: Option<f64>,
-    /// Traces with a metric that was not tried: a cap was reached, or nothing may be sent.
+    /// Scores of traces that were not tried: a cap was reached, or nothing may be sent.
     pub pending_signals: u64,
     /// What judges were asked, if any were.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -244,6 +244,14 @@ impl Summary {
     pub fn pending(&self) -> bool {
         let conversations = self.judge.as_ref().and_then(|j| j.conversations.as_ref());
         self.pending_signals > 0 || conversations.is_some_and(|c| c.pending > 0)
+    }
+
+    /// Whether a judge was asked and none of its calls was answered, as if it was down.
+    pub fn judge_was_silent(&self) -> bool {
+        self.judge.as_ref().is_some_and(|judge| {
+            let calls = judge.calls;
+            calls.failed > 0 && calls.answered == 0 && calls.from_ledger == 0
+        })
     }
 
     /// Whether everything that was read was scored.

@@ -2,45 +2,44 @@
 //!
 //! A pass over small columns finds the traces of the targets; a session brings all of its traces, also those that its
 //! filters do not match. All other traces are neither embedded nor judged nor written. Beside the ids of the traces
-//! taken, memory grows with the sessions, and with the traces where ids repeat.
+//! taken, memory grows with the sessions, and with the traces whose ids repeat.
 
 use std::collections::{HashMap, HashSet};
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use serde_json::{Map, Value};
-
 use super::conversations::from_traces::SessionKey;
-use super::{RunError, ScoreRequest};
+use super::{RunError, ScoreRequest, passes};
 use crate::selection::{
     Ranking, SamplingRate, SessionFilters, SessionTally, TargetChoice, TargetFilters, TraceFacts,
-    TraceFilters,
 };
-use crate::trace::{DocumentSource, Members, TraceDocument, TraceError, discover, merge_documents};
+use crate::trace::{DocumentSource, RepeatedIds, TraceError, discover};
 
-/// The traces of the targets that a choice takes. `repeated` says that several rows may make one trace.
+/// The traces of the targets that a choice takes.
 ///
 /// # Errors
-/// [`TraceError`] for a file that breaks in the middle.
+/// [`TraceError`] for a file that breaks in the middle, unless broken files are passed over.
 pub(super) fn choose(
     choice: &TargetChoice,
     documents: &DocumentSource,
-    repeated: bool,
 ) -> Result<HashSet<String>, TraceError> {
     let ranking = Ranking::new(choice.seed);
     match &choice.filters {
         TargetFilters::Trace(filters) => {
-            let traces = matching_traces(filters, documents, repeated)?;
-            let taken = ranking.sample(traces, choice.sampling_rate);
+            let mut matching = Vec::new();
+            documents.read_facts(|trace_id, members, _| {
+                if filters.matches_document(trace_id, members) {
+                    matching.push(trace_id.to_owned());
+                }
+            })?;
+            let taken = ranking.sample(matching, choice.sampling_rate);
             Ok(taken.into_iter().collect())
         }
         TargetFilters::Session(filters) => {
-            let sessions = matching_sessions(filters, documents, repeated)?;
+            let sessions = matching_sessions(filters, documents)?;
             let taken = sample_of_sessions(sessions, &ranking, choice.sampling_rate);
             let mut traces = HashSet::new();
-            for_each_trace(documents, repeated, |trace_id, members| {
-                if SessionKey::of_document(members).is_some_and(|session| taken.contains(&session))
-                {
+            documents.read_facts(|trace_id, members, _| {
+                if SessionKey::of_document(members).is_some_and(|key| taken.contains(&key)) {
                     traces.insert(trace_id.to_owned());
                 }
             })?;
@@ -50,7 +49,7 @@ pub(super) fn choose(
 }
 
 /// Whether one of the files `among` those of a request holds a trace that filters match: of a session that passes them,
-/// if they are filters of sessions.
+/// if they are filters of sessions. A trace is looked at whole, with its rows in other files.
 ///
 /// # Errors
 /// [`RunError`] if the files can't be listed or read.
@@ -63,57 +62,49 @@ pub fn any_match(
         return Ok(!among.is_empty());
     }
     let files = discover(&request.paths, request.format)?;
-    let source = |files| DocumentSource::new(files, request.map.clone());
+    let changed = files.iter().filter(|file| among.contains(&file.path));
+    let changed = DocumentSource::new(
+        changed.cloned().collect(),
+        request.map.clone(),
+        request.on_bad_file,
+        RepeatedIds::default(),
+    );
+    let mut new = HashSet::new();
+    changed.read_facts(|trace_id, _, _| {
+        new.insert(trace_id.to_owned());
+    })?;
+    let documents = passes::documents(request, files)?;
     let sessions = match filters {
         TargetFilters::Trace(_) => HashSet::new(),
-        // A session has traces in any file, and rows of one trace are told apart by the run.
         TargetFilters::Session(filters) => {
-            let all = matching_sessions(filters, &source(files.clone()), true)?;
-            all.into_iter().collect()
+            let sessions = matching_sessions(filters, &documents)?;
+            sessions.into_iter().collect()
         }
     };
-    let changed = files.into_iter().filter(|file| among.contains(&file.path));
     let mut found = false;
-    source(changed.collect()).read(Members::Facts, None, |document| {
-        let (id, members) = (&document.trace_id, &document.members);
+    documents.read_facts(|trace_id, members, _| {
+        if found || !new.contains(trace_id) {
+            return;
+        }
         found = match filters {
-            TargetFilters::Trace(filters) => filters.matches_document(id, members),
+            TargetFilters::Trace(filters) => filters.matches_document(trace_id, members),
             TargetFilters::Session(filters) => {
-                let selects = TraceFacts::of_document(id, members, |trace| filters.selects(trace));
-                selects == Some(true)
-                    && SessionKey::of_document(members)
-                        .is_some_and(|session| sessions.contains(&session))
+                let selects =
+                    TraceFacts::of_document(trace_id, members, |trace| filters.selects(trace));
+                let session = SessionKey::of_document(members);
+                selects == Some(true) && session.is_some_and(|key| sessions.contains(&key))
             }
         };
-        match found {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
     })?;
     Ok(found)
-}
-
-fn matching_traces(
-    filters: &TraceFilters,
-    documents: &DocumentSource,
-    repeated: bool,
-) -> Result<Vec<String>, TraceError> {
-    let mut matching = Vec::new();
-    for_each_trace(documents, repeated, |trace_id, members| {
-        if filters.matches_document(trace_id, members) {
-            matching.push(trace_id.to_owned());
-        }
-    })?;
-    Ok(matching)
 }
 
 fn matching_sessions(
     filters: &SessionFilters,
     documents: &DocumentSource,
-    repeated: bool,
 ) -> Result<Vec<SessionKey>, TraceError> {
     let mut tallies: HashMap<SessionKey, SessionTally> = HashMap::new();
-    for_each_trace(documents, repeated, |trace_id, members| {
+    documents.read_facts(|trace_id, members, _| {
         let Some(session) = SessionKey::of_document(members) else {
             return;
         };
@@ -140,36 +131,17 @@ fn sample_of_sessions(
     sessions.into_iter().collect()
 }
 
-/// Shows each trace once, in any order: its id and its members, all rows of one id as one.
-fn for_each_trace(
-    documents: &DocumentSource,
-    repeated: bool,
-    mut each: impl FnMut(&str, &Map<String, Value>),
-) -> Result<(), TraceError> {
-    let mut merging: HashMap<String, Map<String, Value>> = HashMap::new();
-    documents.read(Members::Facts, None, |document| {
-        let TraceDocument {
-            trace_id, members, ..
-        } = document;
-        if !repeated {
-            each(&trace_id, &members);
-        } else if let Some(earlier) = merging.get_mut(&trace_id) {
-            merge_documents(earlier, members);
-        } else {
-            merging.insert(trace_id, members);
-        }
-        ControlFlow::Continue(())
-    })?;
-    merging.iter().for_each(|(id, members)| each(id, members));
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
 
     use super::*;
-    use crate::trace::ColumnMap;
+    use crate::trace::{
+        BatchLimits, ColumnMap, OnBadFile, ReadOptions, TraceColumns, TraceSource,
+        repeated_trace_ids,
+    };
 
     /// Session `a` of two users, with an error of the second; `b` of the first user; `a` of another project; one trace alone.
     fn rows() -> Vec<Value> {
@@ -195,24 +167,29 @@ mod tests {
         let lines: Vec<String> = rows.iter().map(Value::to_string).collect();
         std::fs::write(&path, lines.join("\n")).unwrap();
         let files = discover(&[path.display().to_string()], None).unwrap();
-        let documents = DocumentSource::new(files, ColumnMap::default());
+        let ids = || {
+            let options = ReadOptions {
+                columns: TraceColumns::ids(),
+                map: ColumnMap::default(),
+                text_mode: crate::text::TextMode::default(),
+                on_bad_file: OnBadFile::Fail,
+                limits: BatchLimits::default(),
+            };
+            TraceSource::open(files.clone(), options, Arc::default())
+        };
+        let repeated = repeated_trace_ids(ids, 1000).unwrap();
+        let documents = DocumentSource::new(
+            files.clone(),
+            ColumnMap::default(),
+            OnBadFile::Fail,
+            repeated,
+        );
         let mut all = json!({"sampling_rate": 1.0, "seed": 0});
         let given = choice.as_object().unwrap().clone();
         all.as_object_mut().unwrap().extend(given);
         let choice: TargetChoice = serde_json::from_value(all).unwrap();
-        let mut chosen: Vec<String> = choose(&choice, &documents, true)
-            .unwrap()
-            .into_iter()
-            .collect();
+        let mut chosen: Vec<String> = choose(&choice, &documents).unwrap().into_iter().collect();
         chosen.sort();
-        let mut once: Vec<String> = choose(&choice, &documents, false)
-            .unwrap()
-            .into_iter()
-            .collect();
-        once.sort();
-        if rows.len() == self::rows().len() {
-            assert_eq!(chosen, once, "no id repeats: {choice:?}");
-        }
         chosen
     }
 
@@ -289,5 +266,22 @@ mod tests {
         assert_eq!(chosen_of(&rows, choice), ["alone", "b1"]);
         let choice = json!({"target_type": "TRACE", "filters": {"user_id": "u1"}});
         assert_eq!(chosen_of(&rows, choice), ["a1", "b1"]);
+    }
+
+    #[test]
+    fn whole_numbers_are_labels() {
+        let mut rows = rows();
+        for row in &mut rows {
+            row["user_id"] = json!(42);
+            row["session_id"] = json!(7);
+        }
+        rows[0]["user_id"] = json!(43);
+        let chosen = |target: &str, filters: Value| {
+            chosen_of(&rows, json!({"target_type": target, "filters": filters}))
+        };
+        assert_eq!(chosen("TRACE", json!({"user_id": "43"})), ["a1"]);
+        assert_eq!(chosen("TRACE", json!({"session_id": "7"})).len(), 5);
+        assert_eq!(chosen("SESSION", json!({"user_id": "43"})).len(), 4);
+        assert_eq!(chosen("SESSION", json!({"session_ids": ["7"]})).len(), 5);
     }
 }

@@ -20,7 +20,7 @@ use recent_ids::RecentIds;
 use scored::{Labels, Scored, push_member, push_reused};
 use table::{TraceColumns, traces_schema};
 
-use super::score_rows::{ModelLabel, ScoreRow, ScoreRows, scores_schema};
+use super::score_rows::{ANNOTATION, AUTOMATED, ModelLabel, ScoreRow, ScoreRows, scores_schema};
 use super::table_writer::TableWriter;
 use super::{Distribution, Rules, RunDirectory, RunError};
 use crate::engine::unpack_loop_record;
@@ -146,11 +146,8 @@ impl TraceRows {
             self.session.enter(trace.session_id, trace.project_id);
             details.clear();
             details.push('{');
-            let mut ended = self.push_coherence(&plan, row, trace, &mut scores, &mut details);
-            ended = worse(
-                ended,
-                self.push_loops(&plan, row, trace, &mut scores, &mut details)?,
-            );
+            let coherence = self.push_coherence(&plan, row, trace, &mut scores, &mut details);
+            let loops = self.push_loops(&plan, row, trace, &mut scores, &mut details)?;
             self.session.push(trace.trace_id);
             let judgements = match &self.judgements {
                 None => Vec::new(),
@@ -158,16 +155,23 @@ impl TraceRows {
                     .of(trace.trace_id)
                     .map_err(|e| ArrowError::ExternalError(e.into()))?,
             };
-            let mut pending = false;
             for judgement in &judgements {
-                ended = worse(ended, judgement.status);
-                pending |= judgement.status == Status::Pending;
                 push_member(&mut details, &judgement.metric, &judgement.metadata);
                 self.push_judgement(&mut scores, judgement, trace);
             }
             details.push('}');
-            self.counts.failed_signals += u64::from(ended == Status::Failed);
-            self.counts.pending_signals += u64::from(pending);
+            let judged = judgements.iter().map(|judgement| judgement.status);
+            let ends: Vec<Status> = [coherence, loops].into_iter().chain(judged).collect();
+            let count = |status| ends.iter().filter(|end| **end == status).count() as u64;
+            let (failed, pending) = (count(Status::Failed), count(Status::Pending));
+            self.counts.failed_signals += failed;
+            self.counts.pending_signals += pending;
+            // A failure outweighs what is pending.
+            let ended = match (failed, pending) {
+                (0, 0) => Status::Success,
+                (0, _) => Status::Pending,
+                _ => Status::Failed,
+            };
             let risk = step_risk(&plan.signals(row), &self.rules.weights);
             traces.push(&judgements, risk, ended, &details);
         }
@@ -277,16 +281,11 @@ impl TraceRows {
             metadata: &judgement.metadata,
             evaluated_traces: None,
             environment: trace.environment,
+            source: match judgement.by_person {
+                true => ANNOTATION,
+                false => AUTOMATED,
+            },
             judge: Some(&judgement.model),
         });
-    }
-}
-
-/// A failure outweighs what is pending, and that a success.
-fn worse(one: Status, other: Status) -> Status {
-    match (one, other) {
-        (Status::Failed, _) | (_, Status::Failed) => Status::Failed,
-        (Status::Pending, _) | (_, Status::Pending) => Status::Pending,
-        (Status::Success, Status::Success) => Status::Success,
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use super::{optional_instant, parse_instant};
-use crate::trace::canonical_trace_id;
+use crate::trace::{canonical_trace_id, label};
 
 /// The state of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,16 +76,20 @@ impl TraceFacts<'_> {
             Some(Value::String(tag)) => vec![tag],
             _ => Vec::new(),
         };
+        // Whole numbers are labels like texts.
+        let [name, session_id, user_id, environment, release] =
+            ["name", "session_id", "user_id", "environment", "release"]
+                .map(|name| label(members, name));
         Some(look(&TraceFacts {
             trace_id,
             started_at,
             status: text("status").map_or_else(TraceStatus::default, TraceStatus::named),
-            name: text("name"),
-            session_id: text("session_id"),
-            user_id: text("user_id"),
+            name: name.as_deref(),
+            session_id: session_id.as_deref(),
+            user_id: user_id.as_deref(),
             tags: &tags,
-            environment: text("environment"),
-            release: text("release"),
+            environment: environment.as_deref(),
+            release: release.as_deref(),
         }))
     }
 }

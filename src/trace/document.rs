@@ -3,16 +3,18 @@
 //! Unlike the columns that scores are computed from, a document has everything canonical that a file says about a trace,
 //! spans and all. Columns beyond the canonical ones stay out: they may hold the right answer.
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use serde_json::{Map, Value};
 
 use super::TraceError;
 use super::discover::{SourceFile, SourceFormat};
+use super::duplicates::RepeatedIds;
 use super::jsonl;
-use super::parquet_file::ParquetFile;
+use super::parquet_file::{Cells, ParquetFile};
 use super::schema::{ColumnMap, TraceColumns};
-use super::source::TextAt;
+use super::source::{OnBadFile, TextAt};
 use super::trace_id::canonical_trace_id;
 use crate::text::Json;
 
@@ -86,19 +88,68 @@ pub struct TraceDocument {
 pub struct DocumentSource {
     files: Vec<SourceFile>,
     map: ColumnMap,
+    on_bad_file: OnBadFile,
+    repeated: RepeatedIds,
 }
 
 impl DocumentSource {
-    /// A source over files that can be read; broken ones are passed over, whoever scores them reports them.
-    pub fn new(files: Vec<SourceFile>, map: ColumnMap) -> Self {
-        Self { files, map }
+    /// A source over files; whoever scores them reports broken ones. `repeated` are the trace ids of several rows.
+    pub fn new(
+        files: Vec<SourceFile>,
+        map: ColumnMap,
+        on_bad_file: OnBadFile,
+        repeated: RepeatedIds,
+    ) -> Self {
+        Self {
+            files,
+            map,
+            on_bad_file,
+            repeated,
+        }
+    }
+
+    /// Whether several rows make one trace.
+    pub fn repeats(&self) -> bool {
+        !self.repeated.is_empty()
+    }
+
+    /// Shows the facts of each trace once, in any order: its id, its members, and where its rows are, ascending. All rows of
+    /// one id are shown as one; in memory are the facts of ids that repeat.
+    ///
+    /// # Errors
+    /// As [`DocumentSource::read`].
+    pub fn read_facts(
+        &self,
+        mut each: impl FnMut(&str, &Map<String, Value>, &[TextAt]),
+    ) -> Result<(), TraceError> {
+        let mut merging: HashMap<String, (Map<String, Value>, Vec<TextAt>)> = HashMap::new();
+        self.read(Members::Facts, None, |document| {
+            let TraceDocument {
+                trace_id,
+                at,
+                members,
+            } = document;
+            if !self.repeated.hold(&trace_id) {
+                each(&trace_id, &members, &[at]);
+            } else if let Some((earlier, rows)) = merging.get_mut(&trace_id) {
+                merge_documents(earlier, members);
+                rows.push(at);
+            } else {
+                merging.insert(trace_id, (members, vec![at]));
+            }
+            ControlFlow::Continue(())
+        })?;
+        for (trace_id, (members, rows)) in &merging {
+            each(trace_id, members, rows);
+        }
+        Ok(())
     }
 
     /// Reads documents in the order of files and rows; `each` says whether to go on. `places` are the rows wanted, ascending;
     /// `None` wants all. Rows without a trace id are passed over.
     ///
     /// # Errors
-    /// [`TraceError`] for a file that breaks in the middle.
+    /// [`TraceError`] for a file that breaks in the middle, unless broken files are passed over.
     pub fn read(
         &self,
         members: Members,
@@ -140,12 +191,7 @@ impl DocumentSource {
         rows: Option<&[u64]>,
         found: &mut FoundRow<'_>,
     ) -> Result<ControlFlow<()>, TraceError> {
-        let ids_only = TraceColumns {
-            input: false,
-            output: false,
-            session_required: false,
-            signals: Vec::new(),
-        };
+        let ids_only = TraceColumns::ids();
         let Ok(parquet) = ParquetFile::open(&file.path, &file.partition, &ids_only, &self.map)
         else {
             return Ok(ControlFlow::Continue(()));
@@ -155,10 +201,11 @@ impl DocumentSource {
             .iter()
             .map(|name| self.map.column(name))
             .collect();
-        parquet.read_values(&columns, rows, |row, value| {
+        let row = |row: u64, value: &Cells<'_>| {
             // A cell that can't become a value reads as missing.
             found(row, &mut |column| value(column)?.ok().map(of_json))
-        })
+        };
+        parquet.read_values(&columns, rows, row, |e| self.broken(e))
     }
 
     fn read_lines(
@@ -168,7 +215,7 @@ impl DocumentSource {
         found: &mut FoundRow<'_>,
     ) -> Result<ControlFlow<()>, TraceError> {
         let mut flow = ControlFlow::Continue(());
-        jsonl::read_lines(&file.path, |number, line| {
+        let read = jsonl::read_lines(&file.path, |number, line| {
             let wanted = rows.is_none_or(|rows| rows.binary_search(&number).is_ok());
             if let (Ok(line), true) = (line, wanted) {
                 flow = found(number, &mut |column| {
@@ -177,8 +224,17 @@ impl DocumentSource {
             }
             let more = rows.is_none_or(|rows| rows.last().is_some_and(|last| number < *last));
             Ok(more && flow.is_continue())
-        })?;
+        });
+        read.or_else(|e| self.broken(e))?;
         Ok(flow)
+    }
+
+    /// What is left of a broken file, or of its row group, is passed over, if that is what is wanted.
+    fn broken(&self, error: TraceError) -> Result<(), TraceError> {
+        match self.on_bad_file {
+            OnBadFile::Skip => Ok(()),
+            OnBadFile::Fail => Err(error),
+        }
     }
 
     /// The document of a row, whose columns `values` reads.
@@ -332,7 +388,7 @@ mod tests {
         std::fs::write(&path, text.join("\n")).unwrap();
         let files = super::super::discover(&[path.display().to_string()], None).unwrap();
         let map = ColumnMap::new([("input".into(), "q".into())], []).unwrap();
-        let source = DocumentSource::new(files, map);
+        let source = DocumentSource::new(files, map, OnBadFile::Fail, RepeatedIds::default());
         let mut documents = Vec::new();
         let all = |documents: &mut Vec<TraceDocument>, members, places: Option<&[TextAt]>| {
             documents.clear();

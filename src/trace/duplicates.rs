@@ -1,12 +1,30 @@
 //! Which trace ids occur more than once? Asked before the main pass, of one column, so that runs
 //! without repeated ids (nearly all) never pay for merging.
 
+use std::collections::HashSet;
+
 use arrow::array::AsArray;
 
 use super::TraceError;
 use super::source::TraceSource;
 
-/// Whether any trace id occurs more than once in a source that reads ids only.
+/// Trace ids that occur more than once.
+#[derive(Debug, Default)]
+pub struct RepeatedIds(HashSet<u64>);
+
+impl RepeatedIds {
+    /// Whether no id repeats.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether an id occurs more than once. In very rare cases true of one that does not: two ids with one hash.
+    pub fn hold(&self, trace_id: &str) -> bool {
+        !self.0.is_empty() && self.0.contains(&hash(trace_id))
+    }
+}
+
+/// The trace ids that occur more than once in a source that reads ids only.
 ///
 /// Ids are compared by 64-bit hashes, about `most` hashes in memory at a time: larger inputs are read
 /// several times, each time for one slice of the hashes. Two different ids with one hash only cost
@@ -17,12 +35,13 @@ use super::source::TraceSource;
 pub fn repeated_trace_ids(
     open: impl Fn() -> Result<TraceSource, TraceError>,
     most: usize,
-) -> Result<bool, TraceError> {
+) -> Result<RepeatedIds, TraceError> {
     let mut slices = match open()?.rows_expected() {
         Some(rows) => rows.div_ceil(most.max(1) as u64).max(1),
         None => 1,
     };
     let mut slice = 0;
+    let mut repeated = HashSet::new();
     while slice < slices {
         let mut hashes: Vec<u64> = Vec::new();
         open()?.read_shared(|batch| {
@@ -44,15 +63,15 @@ pub fn repeated_trace_ids(
             // A JSON Lines file did not say how long it is: start over in thinner slices.
             slices *= 2;
             slice = 0;
+            repeated.clear();
             continue;
         }
         hashes.sort_unstable();
-        if hashes.windows(2).any(|pair| pair[0] == pair[1]) {
-            return Ok(true);
-        }
+        let pairs = hashes.iter().zip(hashes.iter().skip(1));
+        repeated.extend(pairs.filter(|(a, b)| a == b).map(|(a, _)| *a));
         slice += 1;
     }
-    Ok(false)
+    Ok(RepeatedIds(repeated))
 }
 
 fn hash(id: &str) -> u64 {

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 
 pub use discover::{SourceFile, SourceFormat, discover};
 pub use document::{DocumentSource, Members, TraceDocument, label, merge_documents};
-pub use duplicates::repeated_trace_ids;
+pub use duplicates::{RepeatedIds, repeated_trace_ids};
 pub use quarantine::{Code, Quarantine, QuarantinedRows};
 pub(crate) use schema::nearest;
 pub use schema::{ColumnMap, TextEncoding, TraceColumns, canonical_schema};

@@ -23,6 +23,25 @@ pub(super) fn is_native(data_type: &DataType) -> bool {
     }
 }
 
+/// The value of a cell that may be an id: a UUID as 16 bytes becomes hex digits, all else is as in [`value`].
+pub(super) fn value_or_uuid(array: &dyn Array, row: usize) -> Result<Json, String> {
+    match uuid(array, row) {
+        Some(hex) => Ok(Json::String(hex)),
+        None => value(array, row),
+    }
+}
+
+/// The 32 hex digits of a UUID, in a column of 16 bytes.
+pub(super) fn uuid(array: &dyn Array, row: usize) -> Option<String> {
+    let bytes = match array.data_type() {
+        DataType::FixedSizeBinary(16) if array.is_valid(row) => {
+            array.as_fixed_size_binary().value(row)
+        }
+        _ => return None,
+    };
+    Some(bytes.iter().map(|b| format!("{b:02x}")).collect())
+}
+
 /// The value of one cell. Binary that is not UTF-8 is refused with a message.
 pub(super) fn value(array: &dyn Array, row: usize) -> Result<Json, String> {
     if array.is_null(row) {

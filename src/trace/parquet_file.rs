@@ -287,14 +287,14 @@ impl ParquetFile {
 
     /// Reads whole cells of these columns, as far as the file has them, of some rows (numbers within the file, ascending) or of
     /// all. `each` gets a row's number and a reader of its cells by column: none where there is no such column, else the cell's value or why it has none.
+    /// `broken` says whether to go on with the next row group after one that can't be read to its end.
     pub fn read_values(
         &self,
         columns: &[&str],
         rows: Option<&[u64]>,
-        mut each: impl FnMut(u64, &dyn Fn(&str) -> Option<Result<Json, String>>) -> ControlFlow<()>,
+        mut each: impl FnMut(u64, &Cells<'_>) -> ControlFlow<()>,
+        broken: impl Fn(TraceError) -> Result<(), TraceError>,
     ) -> Result<ControlFlow<()>, TraceError> {
-        /// Documents may be large; a few at a time.
-        const ROWS_AT_ONCE: usize = 64;
         let schema = self.metadata.schema();
         let chosen: Vec<usize> = (0..schema.fields().len())
             .filter(|i| {
@@ -315,31 +315,50 @@ impl ParquetFile {
             if wanted.is_empty() {
                 continue;
             }
-            let selection = rows.map(|_| {
-                let ranges = wanted
-                    .iter()
-                    .map(|r| (r - first) as usize)
-                    .map(|r| r..r + 1);
-                RowSelection::from_consecutive_ranges(ranges, (end - first) as usize)
-            });
-            let mask =
-                ProjectionMask::roots(self.metadata.parquet_schema(), chosen.iter().copied());
-            let mut reader = guarded(&self.path, || {
-                self.reader_of(row_group, mask, ROWS_AT_ONCE, selection)
-            })?;
-            let mut numbers = wanted.into_iter();
-            while let Some(batch) = guarded(&self.path, || {
-                let next = reader.next().transpose();
-                next.map_err(|e| broken(&self.path, format!("row group {row_group}: {e}")))
-            })? {
-                for (row, number) in (0..batch.num_rows()).zip(&mut numbers) {
-                    let cell = |column: &str| {
-                        let column = batch.column_by_name(column)?;
-                        Some(native::value(column.as_ref(), row))
-                    };
-                    if each(number, &cell).is_break() {
-                        return Ok(ControlFlow::Break(()));
-                    }
+            match self.read_group_values(row_group, &chosen, rows.is_some(), wanted, &mut each) {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(flow) => return Ok(flow),
+                Err(e) => broken(e)?,
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Reads cells of the `wanted` rows of a row group, which are `some` or all of it.
+    fn read_group_values(
+        &self,
+        row_group: usize,
+        columns: &[usize],
+        some: bool,
+        wanted: Vec<u64>,
+        each: &mut impl FnMut(u64, &Cells<'_>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, TraceError> {
+        /// Documents may be large; a few at a time.
+        const ROWS_AT_ONCE: usize = 64;
+        let (first, rows) = (self.first_row_of(row_group), self.rows_of(row_group));
+        let selection = some.then(|| {
+            let ranges = wanted
+                .iter()
+                .map(|r| (r - first) as usize)
+                .map(|r| r..r + 1);
+            RowSelection::from_consecutive_ranges(ranges, rows as usize)
+        });
+        let mask = ProjectionMask::roots(self.metadata.parquet_schema(), columns.iter().copied());
+        let mut reader = guarded(&self.path, || {
+            self.reader_of(row_group, mask, ROWS_AT_ONCE, selection)
+        })?;
+        let mut numbers = wanted.into_iter();
+        while let Some(batch) = guarded(&self.path, || {
+            let next = reader.next().transpose();
+            next.map_err(|e| broken(&self.path, format!("row group {row_group}: {e}")))
+        })? {
+            for (row, number) in (0..batch.num_rows()).zip(&mut numbers) {
+                let cell = |column: &str| {
+                    let column = batch.column_by_name(column)?;
+                    Some(native::value_or_uuid(column.as_ref(), row))
+                };
+                if each(number, &cell).is_break() {
+                    return Ok(ControlFlow::Break(()));
                 }
             }
         }
@@ -458,6 +477,9 @@ fn bytes(column: &ArrayRef, row: usize) -> Option<&[u8]> {
     column.is_valid(row).then(|| column.value(row))
 }
 
+/// Reads a row's cell by column: none where there is no such column, else the cell's value or why it has none.
+pub(super) type Cells<'c> = dyn Fn(&str) -> Option<Result<Json, String>> + 'c;
+
 /// An id, name or label: text, an integer, or a UUID as 16 bytes.
 fn identifier(column: &ArrayRef, row: usize) -> Option<Cow<'_, [u8]>> {
     if column.is_null(row) {
@@ -466,13 +488,7 @@ fn identifier(column: &ArrayRef, row: usize) -> Option<Cow<'_, [u8]>> {
     match column.data_type() {
         DataType::BinaryView => bytes(column, row).map(Cow::Borrowed),
         DataType::FixedSizeBinary(16) => {
-            let hex: String = column
-                .as_fixed_size_binary()
-                .value(row)
-                .iter()
-                .map(|b| format!("{b:02x}"))
-                .collect();
-            Some(Cow::Owned(hex.into_bytes()))
+            native::uuid(column.as_ref(), row).map(|hex| Cow::Owned(hex.into_bytes()))
         }
         _ => match native::value(column.as_ref(), row).ok()? {
             crate::text::Json::Integer(digits) => Some(Cow::Owned(digits.into_bytes())),

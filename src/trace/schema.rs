@@ -32,6 +32,18 @@ pub struct TraceColumns {
     pub signals: Vec<String>,
 }
 
+impl TraceColumns {
+    /// Ids and labels alone.
+    pub fn ids() -> Self {
+        Self {
+            input: false,
+            output: false,
+            session_required: false,
+            signals: Vec::new(),
+        }
+    }
+}
+
 /// How the cells of a text column are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextEncoding {

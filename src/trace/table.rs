@@ -14,7 +14,7 @@ use super::discover::{SourceFile, SourceFormat};
 use super::document::{of_json, parsed};
 use super::jsonl::{self, Line, LineAt};
 use super::native;
-use super::parquet_file::ParquetFile;
+use super::parquet_file::{Cells, ParquetFile};
 use super::quarantine::{Code, Quarantine, QuarantinedRows};
 use super::schema::nearest;
 use super::source::OnBadFile;
@@ -336,7 +336,7 @@ impl TableSource {
             let rows = runs.iter().map(|r| r.first.row..r.first.row + r.rows);
             rows.flatten().collect()
         });
-        let flow = parquet.read_values(self.columns.names, rows.as_deref(), |row, value| {
+        let row = |row: u64, value: &Cells<'_>| {
             let cells = self.cells(source, &mut |column| match value(column) {
                 None => Ok(Json::Null),
                 Some(value) => value.map(without_nulls),
@@ -344,7 +344,8 @@ impl TableSource {
             let at = RowAt { file, row, byte: 0 };
             each(TableRow { at, cells });
             ControlFlow::Continue(())
-        });
+        };
+        let flow = parquet.read_values(self.columns.names, rows.as_deref(), row, Err);
         flow.map(|_| ())
     }
 

@@ -2,7 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
 use serde_json::Value;
+
+use crate::scripted_judge::{Answer, ScriptedJudge};
 
 use crate::support::{Ran, entries, nightmill, root, summary};
 
@@ -405,6 +410,94 @@ fn a_changed_file_without_a_matching_trace_is_nothing_new() {
     ];
     place.monitor(0, &wide);
     assert_eq!(place.tick(0, "2026-12-04T03:00:00Z"), ["ran"]);
+}
+
+#[test]
+fn a_changed_monitor_looks_at_all_files_again() {
+    let place = Place::new();
+    place.add(0, "part", &[&COHERENCE[..], &["--sample", "0"]].concat());
+    assert_eq!(place.tick(0, "2026-12-02T03:00:00Z"), ["ran"]);
+    assert_eq!(place.tick(0, "2026-12-03T03:00:00Z"), ["skipped_unchanged"]);
+    place.monitor(
+        0,
+        &[
+            "set",
+            "part",
+            "--cadence",
+            "daily",
+            "--now",
+            "2026-12-03T03:00:00Z",
+        ],
+    );
+    assert_eq!(place.tick(0, "2026-12-04T03:00:00Z"), ["skipped_unchanged"]);
+    place.monitor(0, &["set", "part", "--sample", "1"]);
+    assert_eq!(place.tick(0, "2026-12-05T03:00:00Z"), ["ran"]);
+    assert_eq!(place.tick(0, "2026-12-06T03:00:00Z"), ["skipped_unchanged"]);
+}
+
+#[test]
+fn a_monitor_goes_on_with_its_files_while_its_judge_is_silent() {
+    let down = Arc::new(AtomicBool::new(true));
+    let judge = {
+        let down = Arc::clone(&down);
+        ScriptedJudge::start(move |_| match down.load(SeqCst) {
+            true => Answer::status(400, &[], "closed for tonight"),
+            false => Answer::reply(r#"{"confidence": 0.5, "reason": "r"}"#),
+        })
+    };
+    let place = Place::new();
+    let row = r#"{"trace_id":"t","started_at":"2026-01-01T00:00:00Z","input":"a","output":"b"}"#;
+    std::fs::remove_file(Path::new(&place.traces).join("2026-11-19.parquet")).unwrap();
+    std::fs::write(Path::new(&place.traces).join("a.jsonl"), row).unwrap();
+    let ledger = place.folder.path().join("ledger.db");
+    let settings = [
+        format!("judge_url={}", judge.url()),
+        format!("ledger={}", ledger.display()),
+    ];
+    let judged = [
+        "--target",
+        "trace",
+        "--metrics",
+        "confidence",
+        "--judge",
+        "openai/test",
+    ];
+    let settings = ["--set", &settings[0], "--set", &settings[1]];
+    place.add(0, "judged", &[&judged[..], &settings].concat());
+    for day in ["2026-12-02", "2026-12-03"] {
+        assert_eq!(place.tick(3, &format!("{day}T03:00:00Z")), ["ran"], "{day}");
+    }
+    down.store(false, SeqCst);
+    assert_eq!(place.tick(0, "2026-12-04T03:00:00Z"), ["ran"]);
+    assert_eq!(place.tick(0, "2026-12-05T03:00:00Z"), ["skipped_unchanged"]);
+}
+
+#[test]
+fn a_later_row_that_makes_an_old_trace_match_is_something_new() {
+    let place = Place::new();
+    let row = |rest: &str| {
+        format!(
+            r#"{{"trace_id":"t","started_at":"2026-01-01T00:00:00Z","input":"a","output":"b",{rest}}}"#
+        )
+    };
+    let file = |name: &str, rest: &str| {
+        let path = Path::new(&place.traces).join(name);
+        std::fs::write(path, row(rest)).unwrap();
+    };
+    file("a.jsonl", r#""name":"midnight","status":"OK""#);
+    let filters = ["--filters", r#"{"name":"midnight","status":"ERROR"}"#];
+    place.add(0, "failed", &[&COHERENCE[..], &filters].concat());
+    assert_eq!(place.tick(0, "2026-12-02T03:00:00Z"), ["ran"]);
+    // The new row says only that the trace failed; its name is in the old one.
+    file("b.jsonl", r#""status":"ERROR""#);
+    assert_eq!(place.tick(0, "2026-12-03T03:00:00Z"), ["ran"]);
+    let runs = place.runs();
+    let traces = |run: &str| summary(&Path::new(&place.out).join(run))["traces"].as_u64();
+    assert_eq!((traces(&runs[0]), traces(&runs[1])), (Some(0), Some(1)));
+    // Another trace that does not match is nothing new.
+    let other = row(r#""name":"midnight","status":"OK""#).replace(r#""t""#, r#""u""#);
+    std::fs::write(Path::new(&place.traces).join("c.jsonl"), other).unwrap();
+    assert_eq!(place.tick(0, "2026-12-04T03:00:00Z"), ["skipped_unchanged"]);
 }
 
 #[test]

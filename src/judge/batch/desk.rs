@@ -59,7 +59,7 @@ pub enum BatchDeskError {
     #[error(
         "a batch file may have {limit} bytes, and the longest question of this run, of the metric `{metric}`, takes {bytes}; give at \
          least --batch-bytes {bytes}, leave --batch out, or cut long traces with --judge-max-trace and --judge-long-traces. Questions \
-         left out of the batches: {questions}; all others were submitted and are in the ledger"
+         left out of the batches: {questions}; what could be submitted is in the ledger"
     )]
     TooLong {
         /// The metric of the longest.
@@ -187,15 +187,15 @@ impl BatchDesk {
         Ok(())
     }
 
-    /// Submits what is on the desk.
+    /// Submits what is on the desk. Returns how many calls were left out because another run answered, or is asking, them.
     ///
     /// # Errors
     /// [`BatchDeskError`]; batches that were submitted before it are in the ledger.
-    pub async fn submit(&self) -> Result<(), BatchDeskError> {
+    pub async fn submit(&self, budget: &Budget) -> Result<u64, BatchDeskError> {
         let lines = {
             let mut queue = self.queue();
             if queue.count == 0 {
-                return Ok(());
+                return Ok(0);
             }
             let fresh = BufWriter::new(tempfile::tempfile_in(self.ledger.folder())?);
             let lines = std::mem::replace(&mut queue.lines, fresh);
@@ -205,24 +205,33 @@ impl BatchDesk {
             lines
         };
         let _lock = lock(&self.ledger).await?;
-        let submitted = self.submit_lines(lines).await;
+        let submitted = self.submit_lines(lines, budget).await;
         self.ledger.release_claims()?;
         submitted
     }
 
-    async fn submit_lines(&self, lines: File) -> Result<(), BatchDeskError> {
-        let mut too_long = None;
-        for (model, files) in self.request_files(lines, &mut too_long)? {
+    async fn submit_lines(&self, lines: File, budget: &Budget) -> Result<u64, BatchDeskError> {
+        let mut left_out = LeftOut::default();
+        let files = self.request_files(lines, &mut left_out)?;
+        {
+            let mut queue = self.queue();
+            for hash in &left_out.hashes {
+                if let Some((aside, _)) = queue.asides.remove(hash) {
+                    budget.give_back(aside);
+                }
+            }
+        }
+        for (model, files) in files {
             for (file, bytes, requests) in files {
                 self.submit_file(&model, file, bytes, &requests).await?;
             }
         }
-        too_long.map_or(Ok(()), Err)
+        left_out.too_long.map_or(Ok(left_out.elsewhere), Err)
     }
 
     /// Files of requests by model: a batch has one. Each call is claimed until it is written down that it waits in a batch.
     /// Calls that another process asked meanwhile, or is asking, are left out, and so are those that are longer than a file
-    /// may be, of which `too_long` tells.
+    /// may be; `left_out` tells of them.
     #[allow(
         clippy::type_complexity,
         reason = "what a model's files are, used once"
@@ -230,7 +239,7 @@ impl BatchDesk {
     fn request_files(
         &self,
         lines: File,
-        too_long: &mut Option<BatchDeskError>,
+        left_out: &mut LeftOut,
     ) -> Result<Vec<(String, Vec<(File, u64, Vec<BatchRequest>)>)>, BatchDeskError> {
         let folder = self.ledger.folder().to_owned();
         let mut models = HashMap::new();
@@ -238,11 +247,16 @@ impl BatchDesk {
             let line: Line = serde_json::from_str(&line?).map_err(io::Error::from)?;
             let hash = CallHash::of_text(&line.request.hash);
             let Some(claim) = self.ledger.claim(&hash)? else {
+                left_out.elsewhere += 1;
+                left_out.hashes.push(hash);
                 continue;
             };
             let asked = self.ledger.answer(&hash)?.is_some()
                 || self.ledger.in_batch(&hash)? == Some(InBatch::Waiting);
             if asked {
+                left_out.elsewhere += 1;
+                drop(claim);
+                left_out.hashes.push(hash);
                 continue;
             }
             claim.leave();
@@ -258,8 +272,9 @@ impl BatchDesk {
             };
             let file = match files.push(&line.request.hash, &line.body) {
                 Err(RequestFileError::LineTooLarge { bytes, limit, .. }) => {
-                    let earlier = too_long.take();
-                    *too_long = Some(longer(earlier, line.request.metric, bytes, limit));
+                    let earlier = left_out.too_long.take();
+                    left_out.too_long = Some(longer(earlier, line.request.metric, bytes, limit));
+                    left_out.hashes.push(hash);
                     continue;
                 }
                 file => file?,
@@ -420,6 +435,16 @@ fn longer(
             questions: 1,
         },
     }
+}
+
+/// Calls that did not go into a batch after all.
+#[derive(Default)]
+struct LeftOut {
+    hashes: Vec<CallHash>,
+    /// Those of them that another run answered, or is asking.
+    elsewhere: u64,
+    /// What is said of those that are too long.
+    too_long: Option<BatchDeskError>,
 }
 
 /// Why a call is not on the desk.

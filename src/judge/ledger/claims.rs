@@ -1,9 +1,9 @@
 //! Claims: which run is asking which question just now, so that no other run asks it at the same moment.
 //!
-//! A claim is a row with the run's name. While a run has claims it holds the lock of a file of its own beside the ledger. The
+//! A claim is a row with the run's name. From its first claim on, a run holds the lock of an empty file of its own beside the ledger. The
 //! system drops that lock when the process ends, however it ends: then its claims are free.
 
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
@@ -64,11 +64,15 @@ pub(super) struct SignOfLife {
 }
 
 impl SignOfLife {
-    /// A new file. It gets its name when it is locked, so that nobody takes it for one that was left.
-    fn begin(path: PathBuf, folder: &Path) -> io::Result<Self> {
+    /// A new file, which whoever may open the ledger may open. It gets its name when it is locked, so that nobody takes it
+    /// for one that was left.
+    fn begin(path: PathBuf, ledger: &Path) -> io::Result<Self> {
+        let folder = ledger.parent().unwrap_or(Path::new("."));
         let file = tempfile::Builder::new()
             .prefix(".nightmill-run-")
             .tempfile_in(folder)?;
+        let mode = std::fs::metadata(ledger)?.permissions();
+        file.as_file().set_permissions(mode)?;
         file.as_file().try_lock()?;
         let locked = file.persist(&path).map_err(|e| e.error)?;
         Ok(Self {
@@ -85,21 +89,45 @@ impl Drop for SignOfLife {
     }
 }
 
-/// Whether a process holds the file's lock. A file that nobody holds is removed.
-fn lives(path: &Path) -> io::Result<bool> {
-    let file = match File::options().write(true).open(path) {
-        Ok(file) => file,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
-        Err(e) => return Err(e),
+/// Whether a process holds the lock of a run's file. One that can't be looked at is taken to be held. A file that nobody holds
+/// is removed.
+fn lives(path: &Path) -> bool {
+    let left = match std::fs::symlink_metadata(path) {
+        Ok(found) => found.is_file() && found.len() == 0,
+        Err(e) => return e.kind() != io::ErrorKind::NotFound,
     };
-    match file.try_lock() {
-        Err(TryLockError::WouldBlock) => Ok(true),
-        Err(TryLockError::Error(e)) => Err(e),
-        Ok(()) => match std::fs::remove_file(path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
-            _ => Ok(false),
-        },
+    // Whatever else has such a name is not ours.
+    if !left {
+        return false;
     }
+    match File::open(path) {
+        Err(e) => e.kind() != io::ErrorKind::NotFound,
+        Ok(file) => {
+            let free = file.try_lock().is_ok();
+            if free {
+                // Where it may not be removed it does no harm.
+                let _ = std::fs::remove_file(path);
+            }
+            !free
+        }
+    }
+}
+
+/// Whether a text is the name of a run, as [`Ledger::open`] makes it: `20260101T000000.000000-1-0`.
+fn is_name_of_run(text: &str) -> bool {
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    let mut parts = text.split('-');
+    let (Some(moment), Some(process), Some(nth), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return false;
+    };
+    let moment = moment.split_once('T').and_then(|(day, time)| {
+        let (seconds, fraction) = time.split_once('.')?;
+        let sized = day.len() == 8 && seconds.len() == 6 && fraction.len() == 6;
+        Some(sized && [day, seconds, fraction].into_iter().all(digits))
+    });
+    moment == Some(true) && digits(process) && digits(nth)
 }
 
 impl Ledger {
@@ -138,7 +166,7 @@ impl Ledger {
             .optional()
             .map_err(sql)?;
         if let Some(holder) = holder.filter(|holder| *holder != self.run) {
-            if lives(&self.life_file(&holder)).map_err(|e| self.broken_file(&holder, &e))? {
+            if lives(&self.life_file(&holder)) {
                 return Ok(None);
             }
             transaction
@@ -153,6 +181,23 @@ impl Ledger {
         Ok(claim())
     }
 
+    /// Whether another living run has claimed a question.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub fn asked_elsewhere(&self, hash: &CallHash) -> Result<bool, LedgerError> {
+        let holder: Option<String> = self
+            .connection()
+            .prepare_cached("SELECT run FROM claims WHERE hash = ?1")
+            .and_then(|mut statement| {
+                let run = statement.query_row([hash.as_str()], |row| row.get(0));
+                run.optional()
+            })
+            .map_err(|e| self.failed(&e))?;
+        let other = holder.filter(|holder| *holder != self.run);
+        Ok(other.is_some_and(|holder| lives(&self.life_file(&holder))))
+    }
+
     /// Takes back all claims of this run.
     ///
     /// # Errors
@@ -164,7 +209,7 @@ impl Ledger {
             .map_err(|e| self.failed(&e))
     }
 
-    fn life_file(&self, run: &str) -> PathBuf {
+    pub(super) fn life_file(&self, run: &str) -> PathBuf {
         self.beside(&format!(".run-{run}"))
     }
 
@@ -184,7 +229,7 @@ impl Ledger {
         if shown.is_some() {
             return Ok(());
         }
-        let begun = SignOfLife::begin(self.life_file(&self.run), self.folder());
+        let begun = SignOfLife::begin(self.life_file(&self.run), &self.place);
         *shown = Some(begun.map_err(|e| self.broken_file(&self.run, &e))?);
         let runs = || -> Result<Vec<String>, rusqlite::Error> {
             let mut statement = connection.prepare("SELECT DISTINCT run FROM claims")?;
@@ -193,7 +238,7 @@ impl Ledger {
         let mut runs = runs().map_err(|e| self.failed(&e))?;
         runs.extend(self.runs_with_files());
         for run in runs.iter().filter(|run| **run != self.run) {
-            if !lives(&self.life_file(run)).map_err(|e| self.broken_file(run, &e))? {
+            if !lives(&self.life_file(run)) {
                 connection
                     .execute("DELETE FROM claims WHERE run = ?1", [run])
                     .map_err(|e| self.failed(&e))?;
@@ -217,6 +262,7 @@ impl Ledger {
                 let name = entry.file_name();
                 name.to_str()?.strip_prefix(&prefix).map(str::to_owned)
             })
+            .filter(|run| is_name_of_run(run))
             .collect()
     }
 }

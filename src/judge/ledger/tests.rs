@@ -159,22 +159,26 @@ fn a_question_is_claimed_by_one_run_until_it_is_answered_or_given_back() {
 
 #[test]
 fn claims_and_files_of_dead_runs_are_free() {
+    const DEAD: &str = "20260101T000000.000000-1-0";
+    const IDLE: &str = "20260101T000000.000000-2-0";
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger.db");
+    let file_of = |run: &str| folder.path().join(format!("ledger.db.run-{run}"));
     let [a, b] = ["a", "b"].map(|user| call(user).hash("here"));
     let leave_claims = |ledger: &Ledger| {
-        let claims = "INSERT INTO claims VALUES (?1, 'dead'), (?2, 'dead')";
+        let claims = "INSERT INTO claims VALUES (?1, ?3), (?2, ?3)";
         let inserted = ledger
             .connection()
-            .execute(claims, [a.as_str(), b.as_str()]);
+            .execute(claims, [a.as_str(), b.as_str(), DEAD]);
         assert_eq!(inserted.unwrap(), 2);
         // As a kill leaves it: there, and locked by nobody.
-        std::fs::write(folder.path().join("ledger.db.run-dead"), "").unwrap();
-        std::fs::write(folder.path().join("ledger.db.run-claims-nothing"), "").unwrap();
+        std::fs::write(file_of(DEAD), "").unwrap();
+        std::fs::write(file_of(IDLE), "").unwrap();
     };
     // At a run's first claim all is tidied up.
     let first = Ledger::open(&path).unwrap();
     leave_claims(&first);
+    assert!(!first.asked_elsewhere(&a).unwrap());
     let claim = first.claim(&a).unwrap().unwrap();
     assert_eq!((rows(&first), files_of_runs(folder.path())), (1, 1));
     drop(claim);
@@ -184,10 +188,53 @@ fn claims_and_files_of_dead_runs_are_free() {
     assert_eq!((rows(&first), files_of_runs(folder.path())), (1, 2));
     drop(claim);
     // A run that is dead without a file.
-    std::fs::remove_file(folder.path().join("ledger.db.run-claims-nothing")).unwrap();
     leave_claims(&first);
-    std::fs::remove_file(folder.path().join("ledger.db.run-dead")).unwrap();
+    std::fs::remove_file(file_of(DEAD)).unwrap();
     assert!(first.claim(&a).unwrap().is_some());
+}
+
+#[test]
+fn files_of_others_beside_a_ledger_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    let named = |rest: &str| folder.path().join(format!("ledger.db.run-{rest}"));
+    let others = [
+        "2",
+        "1.backup",
+        "20260101T000000.000000-1",
+        "x-1-0",
+        "20260101T000000.00000x-1-0",
+    ];
+    for other in others {
+        std::fs::write(named(other), "").unwrap();
+    }
+    let full = named("20260101T000000.000000-3-0");
+    std::fs::write(&full, "precious").unwrap();
+    let folder_of_that_name = named("20260101T000000.000000-4-0");
+    std::fs::create_dir(&folder_of_that_name).unwrap();
+    let ledger = Ledger::open(&path).unwrap();
+    drop(ledger.claim(&call("a").hash("here")).unwrap().unwrap());
+    assert!(others.iter().all(|other| named(other).exists()));
+    assert!(full.exists() && folder_of_that_name.exists());
+    drop(ledger);
+    assert_eq!(files_of_runs(folder.path()), others.len() + 2);
+}
+
+#[cfg(unix)]
+#[test]
+fn whoever_may_open_the_ledger_may_open_the_files_beside_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    drop(Ledger::open(&path).unwrap());
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o664)).unwrap();
+    let ledger = Ledger::open(&path).unwrap();
+    drop(ledger.claim(&call("a").hash("here")).unwrap().unwrap());
+    let sign = ledger.life_file(&ledger.run);
+    assert_eq!(
+        std::fs::metadata(sign).unwrap().permissions().mode() & 0o777,
+        0o664
+    );
 }
 
 #[cfg(unix)]

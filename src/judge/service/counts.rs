@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::Unanswered;
+
 /// How many calls came from where.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct CallCounts {
@@ -17,6 +19,10 @@ pub struct CallCounts {
     pub failed: u64,
     /// Not sent, because a cap was reached, nothing may be sent, they wait for a batch, or another run asks them.
     pub withheld: u64,
+    /// Those of them that a cap held back.
+    pub capped: u64,
+    /// Those of them that another run was asking.
+    pub asked_elsewhere: u64,
 }
 
 #[derive(Debug, Default)]
@@ -25,11 +31,31 @@ pub(super) struct Counters {
     pub from_ledger: AtomicU64,
     pub sent: AtomicU64,
     pub answered: AtomicU64,
-    pub failed: AtomicU64,
-    pub withheld: AtomicU64,
+    failed: AtomicU64,
+    withheld: AtomicU64,
+    capped: AtomicU64,
+    asked_elsewhere: AtomicU64,
 }
 
 impl Counters {
+    /// Counts the end of a call that was asked for; none if it has an answer.
+    pub fn end(&self, unanswered: Option<&Unanswered>) {
+        let Some(unanswered) = unanswered else {
+            return;
+        };
+        let counter = match unanswered.pending() {
+            true => &self.withheld,
+            false => &self.failed,
+        };
+        counter.fetch_add(1, Relaxed);
+        let reason = match unanswered {
+            Unanswered::Capped(_) => &self.capped,
+            Unanswered::AskedElsewhere => &self.asked_elsewhere,
+            _ => return,
+        };
+        reason.fetch_add(1, Relaxed);
+    }
+
     pub fn counts(&self) -> CallCounts {
         CallCounts {
             asked: self.asked.load(Relaxed),
@@ -38,12 +64,21 @@ impl Counters {
             answered: self.answered.load(Relaxed),
             failed: self.failed.load(Relaxed),
             withheld: self.withheld.load(Relaxed),
+            capped: self.capped.load(Relaxed),
+            asked_elsewhere: self.asked_elsewhere.load(Relaxed),
         }
     }
 
     /// Before every question is asked anew: the last time is what counts.
     pub fn ask_anew(&self) {
-        for counter in [&self.asked, &self.from_ledger, &self.failed, &self.withheld] {
+        for counter in [
+            &self.asked,
+            &self.from_ledger,
+            &self.failed,
+            &self.withheld,
+            &self.capped,
+            &self.asked_elsewhere,
+        ] {
             counter.store(0, Relaxed);
         }
     }

@@ -46,7 +46,7 @@ fn a_run_that_asks_without_end_is_not_waited_for_without_end() {
         prices: PriceTable::with(&[]).unwrap(),
         retries: Retries {
             attempts: 1,
-            longest_wait: brief,
+            others: brief,
             ..Retries::default()
         },
         breaker: BreakerRules::default(),

@@ -133,7 +133,7 @@ pub fn judge_turns(
     let (sessions, mut counts) = tables.choose(request.choice())?;
     if counts.turn_rows + counts.case_rows == 0 && quarantine.sorted().is_empty() {
         return Err(RunError::Request(format!(
-            "no turns to judge: {} files were opened and all are empty",
+            "no turns to judge: all files are empty ({} opened)",
             inputs.len() - 1
         )));
     }

@@ -63,38 +63,13 @@ pub(in crate::run) struct Conversation {
 }
 
 /// The sessions that have at least one of the selected traces, in the order of their keys, with all of their traces:
-/// also those that the filters leave out, since a conversation is judged whole. `repeated` says that several rows may
-/// make one trace.
+/// also those that the filters leave out, since a conversation is judged whole.
 pub(in crate::run) fn choose(
     documents: &DocumentSource,
     selection: &Selection,
-    repeated: bool,
 ) -> Result<Vec<ChosenSession>, RunError> {
     let mut sessions = Sessions::default();
-    // Rows of one trace are looked at together: a later row may name another session.
-    let mut merging: Vec<(Map<String, Value>, Vec<TextAt>)> = Vec::new();
-    let mut known: HashMap<String, usize> = HashMap::new();
-    documents.read(Members::Facts, None, |document| {
-        if !repeated {
-            sessions.add(&document.members, vec![document.at], selection);
-            return ControlFlow::Continue(());
-        }
-        let earlier = known.get(&document.trace_id).copied();
-        match earlier.and_then(|at| merging.get_mut(at)) {
-            Some((members, rows)) => {
-                merge_documents(members, document.members);
-                rows.push(document.at);
-            }
-            None => {
-                known.insert(document.trace_id, merging.len());
-                merging.push((document.members, vec![document.at]));
-            }
-        }
-        ControlFlow::Continue(())
-    })?;
-    for (members, rows) in merging {
-        sessions.add(&members, rows, selection);
-    }
+    documents.read_facts(|_, members, rows| sessions.add(members, rows.to_vec(), selection))?;
     Ok(sessions.chosen())
 }
 

@@ -6,6 +6,7 @@ pub(in crate::run) mod from_tables;
 pub(in crate::run) mod from_traces;
 pub(in crate::run) mod judged;
 mod judged_columns;
+pub(in crate::run) mod look_up;
 mod plan_table;
 pub(in crate::run) mod planned;
 mod request;

@@ -87,8 +87,8 @@ fn columns(rows: &[PlannedConversation]) -> Vec<Column> {
         optional_texts("not_asked", rows.iter().map(|row| row.not_asked.as_deref())),
         optional_texts("request_hash", calls().map(|c| Some(c?.hash.as_str()))),
         booleans("known", calls().map(|c| Some(c?.known))),
-        integers("prompt_tokens", calls().map(|c| whole(c?.prompt_tokens))),
-        integers("reply_tokens", calls().map(|c| whole(c?.reply_tokens))),
+        integers("prompt_tokens", calls().map(|c| whole(c?.usage.prompt))),
+        integers("reply_tokens", calls().map(|c| whole(c?.usage.completion))),
         numbers("cost_usd", calls().map(|c| c?.cost)),
     ]
 }

@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::judge::conversation::{RequestError, SchemaPlace};
+use crate::judge::conversation::RequestError;
 use crate::judge::{CallHash, Usage};
 use crate::metric::CONVERSATION;
 use crate::run::conversations::from_tables::{Opened, TurnsRequest};
 use crate::run::conversations::from_traces::SessionKey;
+use crate::run::conversations::look_up::{LookedUp, State, look_up};
 use crate::run::conversations::plan_table::PlanTable;
 use crate::run::conversations::tabled_sessions::TableCounts;
 use crate::run::conversations::{Conversation, ConversationRequest, Listener, not_asked};
-use crate::run::judging::plan::{
-    Answers, PlanSummary, PlannedMetric, USUAL_REPLY_TOKENS, price_of, summed,
-};
+use crate::run::judging::answers::Answers;
+use crate::run::judging::plan::{PlanSummary, PlannedMetric, USUAL_REPLY_TOKENS, price_of, summed};
 use crate::run::{RunError, quarantine_rows};
 
 /// Tokens of a reply about a conversation: some sentences for each of eight metrics.
@@ -57,11 +57,11 @@ pub(in crate::run) struct PlannedCall {
     pub hash: CallHash,
     /// Whether the ledger has the answer, so that it costs nothing.
     pub known: bool,
-    /// By a rule of thumb.
-    pub prompt_tokens: u64,
-    /// As replies usually are.
-    pub reply_tokens: u64,
-    /// Dollars for them; none without a known price.
+    /// Tokens of question and reply, by rules of thumb.
+    pub usage: Usage,
+    /// Those of them that are still to be paid: all or none.
+    to_pay: Usage,
+    /// Dollars still to be paid; none without a known price.
     pub cost: Option<f64>,
 }
 
@@ -124,8 +124,10 @@ pub(in crate::run) fn plan_conversations(
             if let Some(call) = &one.call {
                 planned.traces += one.traces as u64;
                 planned.calls += 1;
-                planned.prompt_tokens += call.prompt_tokens;
-                planned.reply_tokens += call.reply_tokens;
+                planned.prompt_tokens += call.usage.prompt;
+                planned.reply_tokens += call.usage.completion;
+                planned.to_pay.prompt += call.to_pay.prompt;
+                planned.to_pay.completion += call.to_pay.completion;
                 planned.known += u64::from(call.known);
             }
             each(one)
@@ -175,26 +177,31 @@ fn call_about(
     answers: &Answers<'_>,
     conversation: &Conversation,
 ) -> Result<Result<PlannedCall, String>, RunError> {
-    let place = SchemaPlace::ResponseFormat;
-    let asked = request
-        .judge
-        .request(&conversation.case, &conversation.turns, place);
-    let asked = match asked {
-        Ok(asked) => asked,
+    let Conversation { case, turns, .. } = conversation;
+    let LookedUp {
+        call,
+        prompt_tokens,
+        state,
+    } = match look_up(request, answers, case, turns)? {
+        Ok(found) => found,
         Err(e @ RequestError::TooLong { .. }) => return Ok(Err(e.to_string())),
         Err(e @ RequestError::Prompt(_)) => return Err(RunError::Plan(e.to_string())),
     };
+    let known = state != State::Open;
     let usage = Usage {
-        prompt: asked.estimated_tokens,
+        prompt: prompt_tokens,
         completion: USUAL_CONVERSATION_REPLY_TOKENS,
         cached: 0,
     };
-    let call = request.call(asked, place, 0);
+    let to_pay = match known {
+        true => Usage::default(),
+        false => usage,
+    };
     Ok(Ok(PlannedCall {
-        known: answers.hold(&call)?,
+        known,
         hash: answers.hash(&call),
-        prompt_tokens: usage.prompt,
-        reply_tokens: usage.completion,
-        cost: price_of(answers.judge(), &call.model).map(|price| price.of(usage)),
+        usage,
+        to_pay,
+        cost: price_of(answers.judge(), &call.model).map(|price| price.of(to_pay)),
     }))
 }

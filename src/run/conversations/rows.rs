@@ -11,7 +11,7 @@ use crate::run::columns::{batch_of, not_built, schema_of};
 use crate::run::conversations::figure_columns::summary_columns;
 use crate::run::conversations::judged_columns::{Columns, RunFacts, TABLES};
 use crate::run::conversations::{ConversationRequest, JudgedConversation};
-use crate::run::score_rows::{ScoreRow, ScoreRows, scores_schema};
+use crate::run::score_rows::{AUTOMATED, ScoreRow, ScoreRows, scores_schema};
 use crate::run::table_writer::{TableWriter, part_path};
 use crate::run::{Rules, RunDirectory, RunError};
 
@@ -134,6 +134,7 @@ fn push_score(rows: &mut ScoreRows, judged: &JudgedConversation, rules: &Rules, 
         metadata: &metadata,
         evaluated_traces: judged.traces.map(|count| count as i64),
         environment: None,
+        source: AUTOMATED,
         judge: Some(route),
     });
 }

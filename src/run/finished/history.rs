@@ -255,7 +255,7 @@ pub fn read_scores(
     if query.wants_ids() {
         columns.push("target_id");
     }
-    if query.project_id.is_some() {
+    if query.project_id.is_some() || query.wants_ids() {
         columns.push("project_id");
     }
     let mut records = Vec::new();
@@ -315,7 +315,10 @@ fn push_records(
     let scores = numbers(batch, "score")?;
     let optional = |wanted: bool, name: &str| wanted.then(|| text(batch, name)).transpose();
     let ids = optional(query.wants_ids(), "target_id")?;
-    let projects = optional(query.project_id.is_some(), "project_id")?;
+    let projects = optional(
+        query.project_id.is_some() || query.wants_ids(),
+        "project_id",
+    )?;
     let passes = |given: Option<&str>, found: &Option<StringArray>, row: usize| {
         given.is_none() || found.as_ref().and_then(|texts| cell(texts, row)) == given
     };
@@ -331,6 +334,10 @@ fn push_records(
         let id = ids.as_ref().and_then(|ids| cell(ids, row));
         records.push(ScoreRecord {
             target: query.filter.target,
+            project_id: projects
+                .as_ref()
+                .and_then(|projects| cell(projects, row))
+                .map(str::to_owned),
             target_id: id.unwrap_or_default().to_owned(),
             metric: metric.to_owned(),
             run: run.name.clone(),

@@ -18,6 +18,7 @@ use crate::run::finished::history::{HistoryError, read_json};
 use crate::run::finished::stored_table::{cell, for_each_batch, number, numbers, text};
 use crate::run::judging::judgements::{Judgement, Judgements, Status};
 use crate::run::request_record::RequestRecord;
+use crate::run::score_rows::ANNOTATION;
 use crate::run::{Rules, RunError, ScoreRequest, StoredRun, TurnsRequest};
 use crate::selection::{Ids, SamplingRate, TraceFilters};
 
@@ -91,6 +92,10 @@ pub struct Retry {
     of_conversations: Vec<String>,
     /// Scores that failed without a judge.
     unjudged: u64,
+    /// Judged scores and conversations that were never asked for.
+    pending: u64,
+    /// Scores without a judge that a person edited.
+    edited: u64,
 }
 
 impl Retry {
@@ -112,6 +117,8 @@ impl Retry {
             failed_conversations: 0,
             of_conversations: Vec::new(),
             unjudged: 0,
+            pending: 0,
+            edited: 0,
             old,
         };
         retry.read_failures()?;
@@ -122,24 +129,28 @@ impl Retry {
     }
 
     fn read_failures(&mut self) -> Result<(), HistoryError> {
-        let (failed, unjudged) = (&mut self.failed, &mut self.unjudged);
-        let columns = ["target_type", "target_id", "metric", "status"];
-        for_each_batch(&self.old.path, "scores", &columns, |batch| {
-            let [types, ids, metrics, statuses] = columns.map(|name| text(batch, name));
-            let (types, ids, metrics, statuses) = (types?, ids?, metrics?, statuses?);
+        let columns = ["target_type", "target_id", "metric", "status", "source"];
+        let path = self.old.path.clone();
+        for_each_batch(&path, "scores", &columns, |batch| {
+            let [types, ids, metrics, statuses, sources] = columns.map(|name| text(batch, name));
+            let (types, ids, metrics) = (types?, ids?, metrics?);
+            let (statuses, sources) = (statuses?, sources?);
             for row in 0..batch.num_rows() {
-                if cell(&statuses, row) != Some("FAILED") {
+                let metric = cell(&metrics, row).unwrap_or_default();
+                if metric == CONVERSATION {
+                    // They are counted with their verdicts.
                     continue;
                 }
-                let metric = cell(&metrics, row).unwrap_or_default();
-                match (cell(&types, row), cell(&ids, row)) {
-                    (Some("trace"), Some(id)) if judged_metric(metric).is_some() => {
-                        let of_trace = failed.entry(id.to_owned()).or_default();
+                let judged = cell(&types, row) == Some("trace") && judged_metric(metric).is_some();
+                match (cell(&statuses, row), cell(&ids, row)) {
+                    (Some("FAILED"), Some(id)) if judged => {
+                        let of_trace = self.failed.entry(id.to_owned()).or_default();
                         of_trace.push(metric.to_owned());
                     }
-                    // They are counted with their verdicts.
-                    _ if metric == CONVERSATION => {}
-                    _ => *unjudged += 1,
+                    (Some("FAILED"), _) => self.unjudged += 1,
+                    (Some("PENDING"), _) => self.pending += 1,
+                    _ if !judged && cell(&sources, row) == Some(ANNOTATION) => self.edited += 1,
+                    _ => {}
                 }
             }
             Ok(())
@@ -149,6 +160,7 @@ impl Retry {
     fn read_conversations(&mut self) -> Result<(), HistoryError> {
         let conversations = &mut self.conversations;
         let (by_judge, by_themselves) = (&mut self.failed_conversations, &mut self.unjudged);
+        let pending = &mut self.pending;
         let columns = ["project_id", "session_id", "status", "judge_error"];
         for_each_batch(&self.old.path, "judge_verdicts", &columns, |batch| {
             let [projects, sessions, statuses, errors] = columns.map(|name| text(batch, name));
@@ -162,7 +174,8 @@ impl Retry {
                     (Status::Failed, Some(_)) => *by_judge += 1,
                     // Without turns, with a bad row, or failed by itself: there is nothing to ask.
                     (Status::Failed, None) => *by_themselves += 1,
-                    _ => {}
+                    (Status::Pending, _) => *pending += 1,
+                    (Status::Success, _) => {}
                 }
                 conversations.insert((project, session), status);
             }
@@ -218,6 +231,16 @@ impl Retry {
     /// Scores that failed without a judge, and would fail again.
     pub fn unjudged(&self) -> u64 {
         self.unjudged
+    }
+
+    /// Judged scores and conversations that were never asked for.
+    pub fn pending(&self) -> u64 {
+        self.pending
+    }
+
+    /// Scores without a judge that a person edited: the new run computes them again.
+    pub fn edited(&self) -> u64 {
+        self.edited
     }
 
     /// Whether the old run judged tables of turns.
@@ -334,13 +357,23 @@ impl Retry {
             "reason",
             "metadata",
             "model",
+            "source",
         ];
         let columns = [&names[..], &["score_raw"]].concat();
         for_each_batch(&self.old.path, "scores", &columns, |batch| {
-            let [types, ids, metrics, statuses, reasons, metadata, models] =
-                names.map(|name| text(batch, name));
+            let [
+                types,
+                ids,
+                metrics,
+                statuses,
+                reasons,
+                metadata,
+                models,
+                sources,
+            ] = names.map(|name| text(batch, name));
             let (types, ids, metrics, statuses) = (types?, ids?, metrics?, statuses?);
             let (reasons, metadata, models) = (reasons?, metadata?, models?);
+            let sources = sources?;
             let scores = numbers(batch, "score_raw")?;
             for row in 0..batch.num_rows() {
                 let metric = cell(&metrics, row).unwrap_or_default();
@@ -355,6 +388,7 @@ impl Retry {
                     reason: owned(&reasons, row),
                     metadata: owned(&metadata, row),
                     model: owned(&models, row),
+                    by_person: cell(&sources, row) == Some(ANNOTATION),
                 };
                 each(cell(&ids, row).unwrap_or_default(), judgement)?;
             }

@@ -5,25 +5,24 @@
 
 use std::ops::ControlFlow;
 
-use crate::judge::conversation::SchemaPlace;
-use crate::judge::{Ledger, endpoint_of};
 use crate::run::conversations::from_traces::{self, Conversation};
+use crate::run::conversations::look_up::{State, look_up};
 use crate::run::conversations::{ConversationRequest, Listener};
 use crate::run::finished::retry::Retry;
+use crate::run::judging::answers::Answers;
 use crate::run::judging::judgements::Status;
 use crate::run::judging::request::JudgeRequest;
 use crate::run::judging::traces;
 use crate::run::{RunError, ScoreRequest};
-use crate::trace::{DocumentSource, SourceFile};
+use crate::trace::DocumentSource;
 
-/// Looks up the conversations of the old run in the ledger. `repeated` says that several rows may make one trace.
+/// Looks up the conversations of the old run in the ledger.
 ///
 /// # Errors
 /// [`RunError::Request`] if one that has a score would be asked, and paid, again.
 pub(in crate::run) fn prepare(
     request: &ScoreRequest,
-    files: &[SourceFile],
-    repeated: bool,
+    documents: &DocumentSource,
 ) -> Result<(), RunError> {
     let Some(judge) = &request.judge else {
         return Ok(());
@@ -31,11 +30,10 @@ pub(in crate::run) fn prepare(
     let (Some(retry), Some(conversations)) = (&judge.retry, &judge.conversation) else {
         return Ok(());
     };
-    let documents = DocumentSource::new(files.to_vec(), request.map.clone());
-    let selection = traces::select(judge, &documents, None, repeated)?;
-    let sessions = from_traces::choose(&documents, &selection, repeated)?;
+    let selection = traces::select(judge, documents, None)?;
+    let sessions = from_traces::choose(documents, &selection)?;
     let read =
-        |each: &mut Listener<'_>| from_traces::read_conversations(&documents, &sessions, each);
+        |each: &mut Listener<'_>| from_traces::read_conversations(documents, &sessions, each);
     check(judge, retry, conversations, read)
 }
 
@@ -49,12 +47,10 @@ pub(in crate::run) fn check(
     conversations: &ConversationRequest,
     read: impl FnOnce(&mut Listener<'_>) -> Result<(), RunError>,
 ) -> Result<(), RunError> {
-    let ledger = Ledger::open(&judge.ledger).map_err(|e| RunError::Request(e.to_string()))?;
     let old = Old {
         retry,
-        judge,
         conversations,
-        ledger,
+        answers: Answers::of(judge)?,
     };
     let (mut unknown, mut failed) = (0u64, None);
     read(&mut |conversation| {
@@ -82,9 +78,8 @@ pub(in crate::run) fn check(
 
 struct Old<'r> {
     retry: &'r Retry,
-    judge: &'r JudgeRequest,
     conversations: &'r ConversationRequest,
-    ledger: Ledger,
+    answers: Answers<'r>,
 }
 
 impl Old<'_> {
@@ -97,25 +92,7 @@ impl Old<'_> {
         if self.retry.status(&session) != Some(Status::Success) {
             return Ok(true);
         }
-        let request = self.conversations;
-        for round in 0..request.rounds {
-            for place in [SchemaPlace::ResponseFormat, SchemaPlace::Prompt] {
-                let Ok(asked) = request.judge.request(case, turns, place) else {
-                    continue;
-                };
-                let call = request.call(asked, place, round);
-                let endpoint = endpoint_of(&call.model, self.judge.provider.url.as_deref());
-                let answer = self.ledger.answer(&call.hash(&endpoint));
-                let answer = answer.map_err(|e| RunError::Plan(e.to_string()))?;
-                let usable = answer.is_some_and(|reply| {
-                    let verdict = request.judge.verdict(case, turns, Ok(reply.text.as_str()));
-                    verdict.judge_error.is_none()
-                });
-                if usable {
-                    return Ok(true);
-                }
-            }
-        }
-        Ok(false)
+        let found = look_up(self.conversations, &self.answers, case, turns)?;
+        Ok(found.is_ok_and(|found| found.state == State::Answered))
     }
 }

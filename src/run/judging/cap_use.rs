@@ -55,14 +55,12 @@ pub(in crate::run) fn caps_of(
             })
         })
         .collect();
-    let withheld = service.counts().withheld > 0;
+    let capped = service.counts().capped > 0;
     for cap in &mut uses {
-        cap.reached = withheld && reasons.iter().any(|reason| reason.ends_with(cap.flag));
+        cap.reached = capped && reasons.iter().any(|reason| reason.ends_with(cap.flag));
     }
-    // The reasons of conversations are in their table. Where only caps hold calls back, and none is named yet, it is the cap
-    // that is used up, or the only one.
-    let by_caps_alone = withheld && !request.replay && request.batches.is_none();
-    if by_caps_alone && !uses.iter().any(|cap| cap.reached) {
+    // The reasons of conversations are in their table. Where none is named yet, it is the cap that is used up, or the only one.
+    if capped && !uses.iter().any(|cap| cap.reached) {
         let only = uses.len() == 1;
         for cap in &mut uses {
             cap.reached = only || cap.used >= cap.most;

@@ -40,6 +40,8 @@ pub(in crate::run) struct Judgement {
     /// A JSON object.
     pub metadata: String,
     pub model: String,
+    /// A person gave the score, in place of the judge.
+    pub by_person: bool,
 }
 
 /// Ends of a metric over all traces.
@@ -69,7 +71,7 @@ impl Judgements {
             connection.pragma_update(None, "synchronous", "OFF")?;
             connection.execute_batch(
                 "DROP TABLE IF EXISTS judgements; CREATE TABLE judgements (trace_id TEXT, metric TEXT, status INTEGER, score REAL, \
-                 reason TEXT, metadata TEXT, model TEXT, PRIMARY KEY (trace_id, metric)) WITHOUT ROWID",
+                 reason TEXT, metadata TEXT, model TEXT, by_person INTEGER, PRIMARY KEY (trace_id, metric)) WITHOUT ROWID",
             )?;
             Ok(connection)
         };
@@ -84,7 +86,7 @@ impl Judgements {
     pub fn put(&mut self, trace_id: &str, judgements: &[Judgement]) -> Result<(), RunError> {
         let write = || -> Result<(), rusqlite::Error> {
             let mut statement = self.connection.prepare_cached(
-                "INSERT OR REPLACE INTO judgements VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                "INSERT OR REPLACE INTO judgements VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             )?;
             for j in judgements {
                 statement.execute(params![
@@ -94,7 +96,8 @@ impl Judgements {
                     j.score,
                     j.reason,
                     j.metadata,
-                    j.model
+                    j.model,
+                    j.by_person
                 ])?;
             }
             Ok(())
@@ -115,7 +118,7 @@ impl Judgements {
     pub fn of(&self, trace_id: &str) -> Result<Vec<Judgement>, RunError> {
         let read = || -> Result<Vec<Judgement>, rusqlite::Error> {
             let mut statement = self.connection.prepare_cached(
-                "SELECT metric, status, score, reason, metadata, model FROM judgements WHERE trace_id = ?1 ORDER BY metric",
+                "SELECT metric, status, score, reason, metadata, model, by_person FROM judgements WHERE trace_id = ?1 ORDER BY metric",
             )?;
             let rows = statement.query_map([trace_id], |row| {
                 let status: i64 = row.get(1)?;
@@ -130,6 +133,7 @@ impl Judgements {
                     reason: row.get(3)?,
                     metadata: row.get(4)?,
                     model: row.get(5)?,
+                    by_person: row.get(6)?,
                 })
             })?;
             rows.collect()
@@ -177,6 +181,7 @@ mod tests {
             reason: "r".into(),
             metadata: "{}".into(),
             model: "m".into(),
+            by_person: score.is_none(),
         };
         let all = [
             judgement("confidence", Status::Success, Some(0.1 + 0.2)),

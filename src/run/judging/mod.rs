@@ -1,5 +1,6 @@
 //! The judged part of a run: what a request says of judges, which traces they see, what they said, and what it cost.
 
+pub(in crate::run) mod answers;
 pub(in crate::run) mod cap_use;
 pub(in crate::run) mod judgements;
 pub(in crate::run) mod metric_draft;

@@ -5,16 +5,17 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::judge::{Call, CallHash, Evidence, JudgedMetric, Ledger, Price, Usage, endpoint_of};
+use crate::judge::{Evidence, JudgedMetric, Price, Usage};
 use crate::run::conversations::planned::{PlannedTables, plan_conversations};
 use crate::run::conversations::{Listener, from_traces};
 use crate::run::engine::runtime;
+use crate::run::judging::answers::Answers;
 use crate::run::judging::request::JudgeRequest;
 use crate::run::judging::traces;
 use crate::run::passes::{self, Passes};
 use crate::run::signals_file::GivenSignals;
 use crate::run::{RunError, ScoreRequest, load_service};
-use crate::trace::{DocumentSource, discover};
+use crate::trace::discover;
 
 /// What a metric would ask.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -27,14 +28,17 @@ pub struct PlannedMetric {
     pub traces: u64,
     /// Calls, at their most: stages shared with a metric further up are not counted again.
     pub calls: u64,
-    /// First calls that the ledger has an answer to already.
+    /// Calls that the ledger has an answer to already.
     pub known: u64,
     /// Tokens of the questions, estimated.
     pub prompt_tokens: u64,
     /// Tokens of the replies, estimated.
     pub reply_tokens: u64,
-    /// Dollars; null where a model has no price.
+    /// Dollars for the calls that are not known; null where a model has no price.
     pub cost: Option<f64>,
+    /// What those calls use.
+    #[serde(skip)]
+    pub to_pay: Usage,
 }
 
 /// What a run would ask.
@@ -73,23 +77,22 @@ pub fn plan(request: &ScoreRequest, judge: &JudgeRequest) -> Result<PlanSummary,
         Some(path) => runtime.block_on(GivenSignals::read(path))?,
         None => GivenSignals::none(),
     };
-    let repeated = passes::repeats(request, &files)?;
-    let targets = passes::targets(request, &files, repeated)?;
+    let documents = Arc::new(passes::documents(request, files.clone())?);
+    let targets = passes::targets(request, &documents)?;
     let passing = match &judge.condition {
         None => targets,
         Some(condition) => {
             let passes = Passes {
                 request,
                 service: load_service(&request.engine, work.path())?,
-                merge_repeated: repeated,
+                documents: Arc::clone(&documents),
                 targets,
             };
             let passing = passes.passing(condition, &files, &given, work.path());
             Some(Arc::new(runtime.block_on(passing)?))
         }
     };
-    let documents = DocumentSource::new(files, request.map.clone());
-    let selection = traces::select(judge, &documents, passing.as_deref(), repeated)?;
+    let selection = traces::select(judge, &documents, passing.as_deref())?;
     let answers = Answers::of(judge)?;
     let mut planned: Vec<PlannedMetric> = metrics
         .iter()
@@ -125,10 +128,19 @@ pub fn plan(request: &ScoreRequest, judge: &JudgeRequest) -> Result<PlanSummary,
                 let calls = metric.most_calls() as u64 - shared(judge, &metrics, *metric);
                 planned.traces += 1;
                 planned.calls += calls;
-                planned.known += u64::from(answers.hold(&first)?);
+                let followed = judge
+                    .asking
+                    .follow(*metric, &evidence, |call| answers.known(call))?;
+                let known = followed.answered.min(calls);
+                planned.known += known;
                 // A stage that shows the trace again costs as much as the first; one that does not, less.
-                planned.prompt_tokens += first.usual_prompt_tokens() * calls;
+                let prompt = first.usual_prompt_tokens();
+                planned.prompt_tokens += prompt * calls;
                 planned.reply_tokens += USUAL_REPLY_TOKENS * calls;
+                if !followed.ended {
+                    planned.to_pay.prompt += prompt * (calls - known);
+                    planned.to_pay.completion += USUAL_REPLY_TOKENS * (calls - known);
+                }
             }
         }
         reading
@@ -136,7 +148,7 @@ pub fn plan(request: &ScoreRequest, judge: &JudgeRequest) -> Result<PlanSummary,
             .map_err(|_| RunError::Plan("reading traces broke off".into()))?
     })?;
     if let Some(conversation) = &judge.conversation {
-        let sessions = from_traces::choose(&documents, &selection, repeated)?;
+        let sessions = from_traces::choose(&documents, &selection)?;
         let read =
             |each: &mut Listener<'_>| from_traces::read_conversations(&documents, &sessions, each);
         let each = |_| Ok(());
@@ -154,12 +166,7 @@ pub(in crate::run) fn summed(
     chosen_traces: u64,
 ) -> PlanSummary {
     for metric in &mut metrics {
-        let usage = Usage {
-            prompt: metric.prompt_tokens,
-            completion: metric.reply_tokens,
-            cached: 0,
-        };
-        metric.cost = price_of(judge, &metric.model).map(|price| price.of(usage));
+        metric.cost = price_of(judge, &metric.model).map(|price| price.of(metric.to_pay));
     }
     let sum = |count: fn(&PlannedMetric) -> u64| metrics.iter().map(count).sum();
     let total = PlannedMetric {
@@ -171,6 +178,7 @@ pub(in crate::run) fn summed(
         prompt_tokens: sum(|m| m.prompt_tokens),
         reply_tokens: sum(|m| m.reply_tokens),
         cost: metrics.iter().map(|m| m.cost).sum(),
+        to_pay: Usage::default(),
     };
     PlanSummary {
         rows,
@@ -188,44 +196,6 @@ pub(in crate::run) fn price_of(judge: &JudgeRequest, model: &str) -> Option<Pric
     match judge.batches {
         Some(_) => judge.prices.of_batch(model),
         None => judge.prices.of(model),
-    }
-}
-
-/// The answers that the ledger holds already, if there is one.
-pub(in crate::run) struct Answers<'r> {
-    ledger: Option<Ledger>,
-    judge: &'r JudgeRequest,
-}
-
-impl<'r> Answers<'r> {
-    pub fn of(judge: &'r JudgeRequest) -> Result<Self, RunError> {
-        // Opening would make one.
-        let ledger = judge.ledger.exists().then(|| Ledger::open(&judge.ledger));
-        let ledger = ledger
-            .transpose()
-            .map_err(|e| RunError::Request(e.to_string()))?;
-        Ok(Self { ledger, judge })
-    }
-
-    pub fn judge(&self) -> &'r JudgeRequest {
-        self.judge
-    }
-
-    /// The hash of a call where it would be asked.
-    pub fn hash(&self, call: &Call) -> CallHash {
-        call.hash(&endpoint_of(
-            &call.model,
-            self.judge.provider.url.as_deref(),
-        ))
-    }
-
-    /// Whether it has an answer to a call.
-    pub fn hold(&self, call: &Call) -> Result<bool, RunError> {
-        let Some(ledger) = &self.ledger else {
-            return Ok(false);
-        };
-        let answer = ledger.answer(&self.hash(call));
-        Ok(answer.map_err(|e| RunError::Plan(e.to_string()))?.is_some())
     }
 }
 

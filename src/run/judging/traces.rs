@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use futures::StreamExt;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::judge::{Evidence, JudgeService, JudgedMetric, Unjudged, judge_trace, judged_metric};
 use crate::metric::Method;
@@ -58,49 +58,21 @@ impl Selection {
     }
 }
 
-/// Chooses the traces to judge. `passing` are those that pass the condition on signals, if there is one; `repeated` says that
-/// several rows may make one trace.
+/// Chooses the traces to judge. `passing` are those that pass the condition on signals, if there is one.
 pub(in crate::run) fn select(
     request: &JudgeRequest,
     documents: &DocumentSource,
     passing: Option<&HashSet<String>>,
-    repeated: bool,
 ) -> Result<Selection, RunError> {
     let mut rows_seen = 0;
     let mut found: Vec<(String, Vec<TextAt>)> = Vec::new();
-    // Rows of one trace are looked at together: a later row may change what a filter looks at.
-    let mut merging: HashMap<String, (usize, Map<String, Value>)> = HashMap::new();
-    documents.read(Members::Facts, None, |document| {
-        rows_seen += 1;
-        if passing.is_some_and(|passing| !passing.contains(&document.trace_id)) {
-            return ControlFlow::Continue(());
+    documents.read_facts(|trace_id, members, rows| {
+        rows_seen += rows.len() as u64;
+        let passes = passing.is_none_or(|passing| passing.contains(trace_id));
+        if passes && request.filters.matches_document(trace_id, members) {
+            found.push((trace_id.to_owned(), rows.to_vec()));
         }
-        if !repeated {
-            let filters = &request.filters;
-            if filters.matches_document(&document.trace_id, &document.members) {
-                found.push((document.trace_id, vec![document.at]));
-            }
-            return ControlFlow::Continue(());
-        }
-        match merging.get_mut(&document.trace_id) {
-            Some((at, members)) => {
-                found[*at].1.push(document.at);
-                merge_documents(members, document.members);
-            }
-            None => {
-                merging.insert(document.trace_id.clone(), (found.len(), document.members));
-                found.push((document.trace_id, vec![document.at]));
-            }
-        }
-        ControlFlow::Continue(())
     })?;
-    if repeated {
-        found.retain(|(id, _)| {
-            merging
-                .get(id)
-                .is_some_and(|(_, members)| request.filters.matches_document(id, members))
-        });
-    }
     let ids: Vec<&str> = found.iter().map(|(id, _)| id.as_str()).collect();
     let kept: HashSet<&str> = Ranking::new(request.seed)
         .sample(ids, request.sample)
@@ -275,6 +247,7 @@ async fn judge_document(
                 reason: judged.reason.unwrap_or_default(),
                 metadata: Value::Object(judged.metadata).to_string(),
                 model,
+                by_person: false,
             },
             Err(e) => Judgement {
                 metric: metric.name().into(),
@@ -287,6 +260,7 @@ async fn judge_document(
                 reason: e.to_string(),
                 metadata: "{}".into(),
                 model,
+                by_person: false,
             },
         });
     }

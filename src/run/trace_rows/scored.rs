@@ -2,7 +2,7 @@
 
 use crate::metric::{Metadata, NonFinite};
 use crate::run::judging::judgements::Status;
-use crate::run::score_rows::{ScoreRow, ScoreRows};
+use crate::run::score_rows::{AUTOMATED, ScoreRow, ScoreRows};
 
 /// What names a trace in its scores.
 #[derive(Clone, Copy)]
@@ -65,6 +65,7 @@ impl Scored {
             metadata: if self.raw.is_some() { metadata } else { "{}" },
             evaluated_traces: None,
             environment: trace.environment,
+            source: AUTOMATED,
             judge: None,
         });
     }

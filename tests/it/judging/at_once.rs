@@ -47,6 +47,15 @@ fn signs_of_life(scene: &Scene) -> usize {
     names.iter().filter(|name| name.contains(".run-")).count()
 }
 
+/// Runs under construction.
+fn hidden_runs(scene: &Scene) -> usize {
+    let names = entries(scene.folder());
+    names
+        .iter()
+        .filter(|name| name.contains("-partial-"))
+        .count()
+}
+
 #[test]
 fn runs_at_once_put_each_question_once() {
     let scene = Scene::new(&traces(6));
@@ -82,11 +91,10 @@ fn what_a_killed_run_was_asking_is_asked_by_the_run_that_waits_for_it() {
     let mut killed = Running::start(&mut scene.judge(&url, "confidence", "killed"));
     assert!(slow.has_asked(1));
     let mut waiting = Running::start(&mut scene.judge(&url, "confidence", "run"));
-    assert!(wait_until(Duration::from_secs(30), || signs_of_life(
-        &scene
-    ) == 2));
-    std::thread::sleep(Duration::from_millis(300));
+    assert!(wait_until(Duration::from_secs(30), || hidden_runs(&scene) == 2));
+    std::thread::sleep(Duration::from_millis(500));
     assert_eq!(slow.judge.prompt_count(), 1, "asked at the same time");
+    assert!(waiting.goes_on());
     slow.hurry();
     killed.kill();
     assert_eq!(waiting.wait(), Some(0));
@@ -113,6 +121,42 @@ fn a_failure_of_one_run_is_no_verdict_on_another() {
     assert_eq!(failing.wait(), Some(3));
     assert_eq!(waiting.wait(), Some(0));
     assert_eq!(slow.judge.prompt_count(), 2);
+}
+
+/// A run that is held back by its own limits holds up no other.
+#[test]
+fn a_run_that_waits_for_its_turn_claims_nothing() {
+    let scene = Scene::new(&traces(12));
+    let judge = ScriptedJudge::start(|asked| Answer::reply(reply_to(asked, 0.75)));
+    let mut slow = scene.judge(&judge.url(), "confidence", "slow");
+    let mut slow = Running::start(slow.args(["--requests-per-minute", "2"]));
+    assert!(wait_until(Duration::from_secs(30), || judge.prompt_count() == 2));
+    std::thread::sleep(Duration::from_millis(300));
+    expect(0, &mut scene.judge(&judge.url(), "confidence", "run"));
+    assert_eq!(judge.prompt_count(), 12);
+    assert!(slow.goes_on());
+}
+
+/// A batch waits for what other runs are asking, if it may wait at all.
+#[test]
+fn a_batch_that_waits_takes_what_another_run_is_answered() {
+    let scene = Scene::new(&traces(2));
+    let slow =
+        SlowAtFirst::start(|asked| Answer::later(Duration::from_secs(2), reply_to(asked, 0.75)));
+    let url = slow.judge.url();
+    let mut direct = Running::start(&mut scene.judge(&url, "confidence", "direct"));
+    assert!(slow.has_asked(2));
+    let mut batch = scene.judge(&url, "confidence", "batch");
+    expect(
+        0,
+        batch.args(["--batch", "--batch-wait", "1", "--batch-poll", "0.05"]),
+    );
+    assert_eq!(direct.wait(), Some(0));
+    assert_eq!(
+        (slow.judge.uploads().len(), slow.judge.prompt_count()),
+        (0, 2)
+    );
+    assert_same_tables(&scene.at("direct"), &scene.at("batch"));
 }
 
 #[test]

@@ -210,3 +210,92 @@ fn rows_of_one_trace_are_judged_once() {
     let failed = judged(&scene, &judge, "failed", &["--judge-only", "status=error"]);
     assert_eq!(failed, [0]);
 }
+
+/// What `plan` says of a file: traces, and conversations.
+fn planned(scene: &Scene, file: &str, more: &[&str]) -> (u64, u64) {
+    let mut plan = crate::support::program();
+    plan.arg("plan").arg(scene.at(file));
+    plan.args(["--metrics", "confidence,conversation", "--json"]);
+    plan.args([
+        "--judge",
+        "openai/test",
+        "--judge-url",
+        "http://127.0.0.1:9/v1",
+    ]);
+    plan.arg("--ledger").arg(scene.at("ledger.db")).args(more);
+    let told: serde_json::Value = serde_json::from_str(&expect(0, &mut plan).stdout).unwrap();
+    let calls = |name: &str| {
+        let metrics = told["metrics"].as_array().unwrap();
+        let found = metrics.iter().find(|metric| metric["name"] == name);
+        found.unwrap()["calls"].as_u64().unwrap()
+    };
+    (calls("confidence"), calls("conversation"))
+}
+
+#[test]
+fn ids_may_be_uuids_of_sixteen_bytes_and_labels_whole_numbers() {
+    use arrow::array::{ArrayRef, FixedSizeBinaryArray, Int64Array, RecordBatch, StringArray};
+    use std::sync::Arc;
+
+    let uuids = |values: &[u8]| -> ArrayRef {
+        let bytes = values.iter().map(|value| [200 + value; 16]);
+        Arc::new(FixedSizeBinaryArray::try_from_iter(bytes).unwrap())
+    };
+    let text = |values: [&str; 4]| -> ArrayRef { Arc::new(StringArray::from(values.to_vec())) };
+    let times = [1, 2, 3, 4].map(|minute| format!("2026-01-01T00:0{minute}:00Z"));
+    let batch = RecordBatch::try_from_iter([
+        ("trace_id", uuids(&[1, 2, 3, 4])),
+        // Two sessions of one id, in two projects.
+        ("session_id", uuids(&[9, 9, 9, 9])),
+        ("project_id", uuids(&[5, 5, 6, 6])),
+        ("user_id", Arc::new(Int64Array::from(vec![42, 42, 42, 7]))),
+        ("started_at", text(times.each_ref().map(String::as_str))),
+        ("input", text(["a", "b", "c", "d"])),
+        ("output", text(["e", "f", "g", "h"])),
+    ]);
+    let scene = Scene::new(&[]);
+    let path = scene.at("uuids.parquet");
+    crate::support::write_parquet(&path, &[batch.unwrap()], 3);
+    assert_eq!(planned(&scene, "uuids.parquet", &[]), (4, 2));
+    let of = |filter: &str| planned(&scene, "uuids.parquet", &["--judge-only", filter]);
+    assert_eq!(of("user=42"), (3, 2));
+    assert_eq!(of("user=7"), (1, 1));
+    let session = "d1".repeat(16);
+    assert_eq!(of(&format!("session={session}")), (4, 2));
+}
+
+#[test]
+fn a_broken_row_group_takes_only_its_own_traces_away() {
+    use arrow::array::{RecordBatch, StringArray};
+    use std::sync::Arc;
+
+    let column = |of: &dyn Fn(usize) -> String| {
+        let values: Vec<String> = (0..4).map(of).collect();
+        Arc::new(StringArray::from(values)) as arrow::array::ArrayRef
+    };
+    let batch = RecordBatch::try_from_iter([
+        ("trace_id", column(&id)),
+        ("session_id", column(&|case| format!("s-{}", case / 2))),
+        (
+            "started_at",
+            column(&|case| format!("2026-01-01T00:0{case}:00Z")),
+        ),
+        ("input", column(&|case| format!("in {case}"))),
+        ("output", column(&|case| format!("out {case}"))),
+    ]);
+    let scene = Scene::new(&[]);
+    let path = scene.at("broken.parquet");
+    crate::support::write_parquet(&path, &[batch.unwrap()], 2);
+    let skip = ["--on-bad-file", "skip"];
+    assert_eq!(planned(&scene, "broken.parquet", &skip), (4, 2));
+    // The head of the first page of the first row group.
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[4..12].fill(0xff);
+    std::fs::write(&path, bytes).unwrap();
+    assert_eq!(planned(&scene, "broken.parquet", &skip), (2, 1));
+    let mut plan = crate::support::program();
+    plan.arg("plan").arg(&path);
+    plan.args(["--metrics", "confidence", "--judge", "openai/test"]);
+    let refused = expect(2, &mut plan);
+    assert!(refused.stderr.contains("broken.parquet"), "{refused:?}");
+}

@@ -338,7 +338,12 @@ fn a_drafted_metric_can_be_put_into_the_judges_file() {
     assert!(capped.stderr.contains("--max-calls"), "{capped:?}");
     assert_eq!(judge.prompt_count(), 0);
 
-    let drafted = expect(0, &mut draft(folder.path(), &judge.url(), &[]));
+    // It is asked at once: nothing is left for a batch that nobody would submit.
+    let drafted = expect(0, &mut draft(folder.path(), &judge.url(), &["--batch"]));
+    assert!(
+        drafted.stderr.contains("--batch has no effect"),
+        "{drafted:?}"
+    );
     assert_eq!(judge.prompt_count(), 2);
     let file = folder.path().join("judge.toml");
     std::fs::write(&file, &drafted.stdout).unwrap();

@@ -268,7 +268,7 @@ fn one_trace_that_always_fails_spoils_no_other_and_its_session_says_what_it_lack
     assert_eq!(sessions.numbers("agent_reliability"), [Some(0.75)]);
     assert_eq!(sessions.numbers("agent_consistency"), [Some(0.7)]);
     let summary = summary(&run);
-    assert_eq!(summary["failed_signals"], 1);
+    assert_eq!(summary["failed_signals"], SEVEN.len());
     for metric in summary["judge"]["metrics"].as_array().unwrap() {
         assert_eq!(
             (&metric["judged"], &metric["failed"]),

@@ -3,7 +3,7 @@
 use super::scene::{SEVEN, SHARED_CALLS, Scene, expect, reply_to, traces};
 use super::tables::{assert_same_tables, scores};
 use crate::scripted_judge::{Answer, Asked, ScriptedJudge};
-use crate::support::summary;
+use crate::support::{program, summary};
 
 fn script(asked: &Asked) -> Answer {
     Answer::reply(reply_to(asked, 0.75))
@@ -87,7 +87,7 @@ fn replaying_an_empty_ledger_leaves_every_score_pending() {
         assert!(row.reason.contains("ledger"), "{}", row.reason);
     }
     let summary = summary(&scene.at("run"));
-    assert_eq!(summary["pending_signals"], 2);
+    assert_eq!(summary["pending_signals"], 2 * SEVEN.len());
     assert_eq!(summary["judge"]["calls"]["sent"], 0);
     for metric in summary["judge"]["metrics"].as_array().unwrap() {
         assert_eq!(
@@ -180,4 +180,34 @@ fn a_missing_model_or_key_stops_the_run_by_name() {
     let ran = expect(2, other.args(["--judge", "anthropic/test"]));
     assert!(ran.stderr.contains("ANTHROPIC_API_KEY"), "{ran:?}");
     assert_eq!(crate::support::entries(scene.folder()), ["traces.jsonl"]);
+}
+
+#[test]
+fn a_ledger_is_a_file_whatever_it_is_called() {
+    let scene = Scene::new(&traces(1));
+    let judge = ScriptedJudge::start(script);
+    for (at, name) in [":memory:", "file:ledger.db?mode=memory"]
+        .into_iter()
+        .enumerate()
+    {
+        for out in ["first", "second"] {
+            let mut command = program();
+            command
+                .env_remove("OPENAI_API_KEY")
+                .env("NO_PROXY", "127.0.0.1");
+            command.current_dir(scene.folder());
+            command.args([
+                "score",
+                "traces.jsonl",
+                "--no-report",
+                "--metrics",
+                "confidence",
+            ]);
+            command.args(["--judge", "openai/test", "--judge-url", &judge.url()]);
+            command.args(["--ledger", name, "--out", &format!("{out}-{at}")]);
+            expect(0, &mut command);
+            assert_eq!(judge.prompt_count(), at + 1, "{name}, {out}");
+        }
+        assert!(std::fs::metadata(scene.at(name)).unwrap().len() > 0);
+    }
 }

@@ -394,3 +394,53 @@ fn a_failed_score_can_be_given_by_hand() {
     let ran = expect(0, &mut retry(&scene, "first", "second"));
     assert_eq!(ran.stdout, "first: nothing failed\n");
 }
+
+#[test]
+fn scores_that_people_gave_stay_theirs() {
+    let scene = Scene::new(&traces(2));
+    let judge = Mendable::start(|asked| (case_of(asked) == 1).then(denied), good);
+    let url = judge.judge.url();
+    expect(3, &mut scene.judge(&url, "confidence,coherence", "first"));
+    let edits = [
+        json!({"trace_id": id(0), "name": "confidence", "value": 0.5, "reason": "asked her"}),
+        json!({"trace_id": id(0), "name": "coherence", "value": 0.125}),
+    ];
+    let lines: String = edits.iter().map(|edit| format!("{edit}\n")).collect();
+    std::fs::write(scene.at("edit.jsonl"), lines).unwrap();
+    let mut command = program();
+    command.args(["runs", "scores"]).arg(scene.at("first"));
+    expect(0, command.arg("--edit").arg(scene.at("edit.jsonl")));
+    judge.mend();
+    let ran = expect(0, &mut retry(&scene, "first", "second"));
+    assert!(
+        ran.stdout
+            .contains("1 edited score of metrics without a judge will be computed again"),
+        "{ran:?}"
+    );
+    let row = score(&scene.at("second"), &id(0), "confidence");
+    assert_eq!((row.raw, row.reason.as_str()), (Some(0.5), "asked her"));
+    let table = Table::of(&scene.at("second"), "scores");
+    let rows = table
+        .texts("metric")
+        .into_iter()
+        .zip(table.texts("target_id"));
+    for ((metric, trace), source) in rows.zip(table.texts("source")) {
+        let given = metric.as_deref() == Some("confidence") && trace == Some(id(0));
+        let expected = if given { "ANNOTATION" } else { "AUTOMATED" };
+        assert_eq!(source.as_deref(), Some(expected), "{metric:?} of {trace:?}");
+    }
+}
+
+#[test]
+fn what_is_pending_is_told_apart_from_what_failed() {
+    let scene = Scene::new(&traces(3));
+    let judge = Mendable::start(|_| None, good);
+    let mut capped = scene.judge(&judge.judge.url(), "confidence", "first");
+    expect(3, capped.args(["--max-calls", "1"]));
+    let ran = expect(0, &mut retry(&scene, "first", "second"));
+    assert!(
+        ran.stdout
+            .contains("no judge failed; 2 scores are still pending"),
+        "{ran:?}"
+    );
+}
