@@ -44,7 +44,7 @@ pub use ledger::{
     BatchEnd, BatchRequest, BatchRows, CallLabel, Claim, InBatch, Ledger, LedgerError, OpenBatch,
     Spend, Taken,
 };
-pub use model_name::{ProviderNotConfigured, check_credentials, resolve};
+pub use model_name::{ProviderNotConfigured, resolve};
 pub use price::{Price, PriceError, PriceTable};
 pub use prompt::PromptError;
 pub use provider::{HttpJudge, ProviderError, ProviderSettings, endpoint_of};

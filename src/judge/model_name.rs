@@ -95,27 +95,6 @@ pub fn resolve(name: &str) -> String {
     }
 }
 
-/// Whether the provider of a resolved name has its credentials. `variable` looks up the environment; an empty value counts as
-/// none.
-///
-/// # Errors
-/// [`ProviderNotConfigured`] names the variable.
-pub fn check_credentials(
-    resolved: &str,
-    variable: impl Fn(&str) -> Option<String>,
-) -> Result<(), ProviderNotConfigured> {
-    let Some(needed) = Provider::of(resolved).map(Provider::credential_variable) else {
-        return Ok(());
-    };
-    match variable(needed) {
-        Some(value) if !value.is_empty() => Ok(()),
-        _ => Err(ProviderNotConfigured {
-            model: resolved.to_owned(),
-            variable: needed,
-        }),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,22 +118,5 @@ mod tests {
             assert_eq!(resolve(name), expected);
             assert_eq!(resolve(expected), expected);
         }
-    }
-
-    #[test]
-    fn known_providers_need_their_variable() {
-        for (model, needed) in [
-            ("openai/m", "OPENAI_API_KEY"),
-            ("anthropic/m", "ANTHROPIC_API_KEY"),
-            ("gemini/m", "GEMINI_API_KEY"),
-            ("vertex_ai/m", "GOOGLE_CLOUD_PROJECT"),
-        ] {
-            let error = check_credentials(model, |_| None).unwrap_err();
-            assert_eq!((error.variable, error.model.as_str()), (needed, model));
-            assert!(check_credentials(model, |_| Some(String::new())).is_err());
-            let set = |name: &str| (name == needed).then(|| "x".to_owned());
-            assert_eq!(check_credentials(model, set), Ok(()));
-        }
-        assert_eq!(check_credentials("local/judge", |_| None), Ok(()));
     }
 }

@@ -105,17 +105,8 @@ impl HttpJudge {
         let mut secrets = settings.secrets();
         for model in models {
             let route = Route::of(model, &settings)?;
-            match route.key(&settings) {
-                Some(key) => secrets.add(&key),
-                // A server of one's own may need none.
-                None if settings.url.is_some() => {}
-                None => {
-                    return Err(ProviderError::NotConfigured(ProviderNotConfigured {
-                        model: model.clone(),
-                        variable: route.key_variable,
-                    }));
-                }
-            }
+            let key = route.needed_key(model, &settings)?;
+            key.iter().for_each(|key| secrets.add(key));
         }
         let client = Client::builder()
             .with_reqwest(http_client(&settings)?)
@@ -233,16 +224,9 @@ pub(super) fn openai_endpoint(
             model: model.to_owned(),
         });
     }
-    let key = route.key(settings);
-    if key.is_none() && settings.url.is_none() {
-        return Err(ProviderError::NotConfigured(ProviderNotConfigured {
-            model: model.to_owned(),
-            variable: route.key_variable,
-        }));
-    }
     Ok(OpenAiEndpoint {
+        key: route.needed_key(model, settings)?,
         base_url: route.base_url,
-        key,
     })
 }
 
@@ -329,6 +313,21 @@ impl Route {
             name: name.to_owned(),
             key_variable: provider.credential_variable(),
         })
+    }
+
+    /// The key; none only where a server of one's own may need none.
+    fn needed_key(
+        &self,
+        model: &str,
+        settings: &ProviderSettings,
+    ) -> Result<Option<String>, ProviderNotConfigured> {
+        match self.key(settings) {
+            None if settings.url.is_none() => Err(ProviderNotConfigured {
+                model: model.to_owned(),
+                variable: self.key_variable,
+            }),
+            key => Ok(key),
+        }
     }
 
     fn key(&self, settings: &ProviderSettings) -> Option<String> {

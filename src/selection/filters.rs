@@ -251,7 +251,7 @@ pub struct SessionFilters {
     /// At least this many matching traces; 1 or more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_trace_count: Option<std::num::NonZeroU32>,
-    /// The session is one of these, to be evaluated in this order. An empty list names no session, so none matches.
+    /// The session is one of these; tables have them by their ids. An empty list names no session, so none matches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_ids: Option<Ids>,
     /// Weights of the session metrics' signals, by name, over the defaults. They select nothing; monitors

@@ -88,7 +88,7 @@ pub struct Retry {
     conversations: BTreeMap<Session, Status>,
     /// Those for which the judge failed.
     failed_conversations: usize,
-    /// A trace of each of them.
+    /// A trace of each conversation of the old run.
     of_conversations: Vec<String>,
     /// Scores that failed without a judge.
     unjudged: u64,
