@@ -83,21 +83,6 @@ impl AskingRules {
             apart: apart.join(" "),
         }
     }
-
-    /// The first call of a metric, as a plan counts it; `None` if the metric needs none.
-    ///
-    /// # Errors
-    /// [`PromptError`].
-    pub fn first_call(
-        &self,
-        metric: &dyn JudgedMetric,
-        evidence: &Evidence,
-    ) -> Result<Option<Call>, PromptError> {
-        Ok(match metric.next(evidence, 0.5, &[])? {
-            Step::Ask(question) => Some(self.call(metric.name(), &question, true, (0, 0), None)),
-            Step::Done(_) => None,
-        })
-    }
 }
 
 /// Why a trace has no score.

@@ -24,6 +24,8 @@ pub enum Known {
 pub struct Followed {
     /// Calls that have an answer.
     pub answered: u64,
+    /// Tokens of the first question, estimated; none if the metric asks nothing.
+    pub first_prompt_tokens: Option<u64>,
     /// Whether nothing is left to ask: the metric has its score, or all its tries are used up.
     pub ended: bool,
 }
@@ -53,7 +55,11 @@ impl AskingRules {
                 Step::Done(_) => break,
                 Step::Ask(question) => question,
             };
-            let answered = &mut followed.answered;
+            let (first, answered) = (&mut followed.first_prompt_tokens, &mut followed.answered);
+            let mut known = |call: &Call| {
+                first.get_or_insert_with(|| call.usual_prompt_tokens());
+                known(call)
+            };
             match self.stage(metric.name(), &question, answered, &mut known)? {
                 Stage::Replied(reply) => replies.push(reply),
                 Stage::Failed => break,

@@ -95,9 +95,7 @@ impl Opened {
             cases,
         })
     }
-}
 
-impl Opened {
     /// All files that are read.
     pub fn paths(&self) -> Vec<PathBuf> {
         let files = self.turns.iter().chain(&self.cases);

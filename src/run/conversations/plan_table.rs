@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use super::from_tables::TurnsRequest;
-use super::from_traces::SessionKey;
 use super::planned::PlannedConversation;
 use crate::run::columns::{
     Column, batch_of, booleans, integers, numbers, optional_texts, schema_of, texts,
@@ -70,15 +69,11 @@ impl PlanTable {
 }
 
 fn columns(rows: &[PlannedConversation]) -> Vec<Column> {
-    let key = |row: &PlannedConversation| {
-        let SessionKey { session_id, .. } = &row.key;
-        session_id.clone()
-    };
-    let sessions: Vec<String> = rows.iter().map(key).collect();
+    let sessions = rows.iter().map(|row| row.key.session_id.as_str());
     let calls = || rows.iter().map(|row| row.call.as_ref());
     let whole = |tokens: u64| i64::try_from(tokens).ok();
     vec![
-        texts("session_id", sessions.iter().map(String::as_str)),
+        texts("session_id", sessions),
         texts("test_case", rows.iter().map(|row| row.test_case.as_str())),
         integers(
             "repetition_index",

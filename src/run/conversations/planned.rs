@@ -59,8 +59,6 @@ pub(in crate::run) struct PlannedCall {
     pub known: bool,
     /// Tokens of question and reply, by rules of thumb.
     pub usage: Usage,
-    /// Those of them that are still to be paid: all or none.
-    to_pay: Usage,
     /// Dollars still to be paid; none without a known price.
     pub cost: Option<f64>,
 }
@@ -126,8 +124,9 @@ pub(in crate::run) fn plan_conversations(
                 planned.calls += 1;
                 planned.prompt_tokens += call.usage.prompt;
                 planned.reply_tokens += call.usage.completion;
-                planned.to_pay.prompt += call.to_pay.prompt;
-                planned.to_pay.completion += call.to_pay.completion;
+                let to_pay = to_pay(call.usage, call.known);
+                planned.to_pay.prompt += to_pay.prompt;
+                planned.to_pay.completion += to_pay.completion;
                 planned.known += u64::from(call.known);
             }
             each(one)
@@ -171,6 +170,14 @@ fn plan_one(
     })
 }
 
+/// What of a call is still to be paid: nothing if its answer is known.
+fn to_pay(usage: Usage, known: bool) -> Usage {
+    match known {
+        true => Usage::default(),
+        false => usage,
+    }
+}
+
 /// The call about a conversation, or why it is too long for one.
 fn call_about(
     request: &ConversationRequest,
@@ -193,15 +200,11 @@ fn call_about(
         completion: USUAL_CONVERSATION_REPLY_TOKENS,
         cached: 0,
     };
-    let to_pay = match known {
-        true => Usage::default(),
-        false => usage,
-    };
+    let to_pay = to_pay(usage, known);
     Ok(Ok(PlannedCall {
         known,
         hash: answers.hash(&call),
         usage,
-        to_pay,
         cost: price_of(answers.judge(), &call.model).map(|price| price.of(to_pay)),
     }))
 }

@@ -120,21 +120,17 @@ pub fn plan(request: &ScoreRequest, judge: &JudgeRequest) -> Result<PlanSummary,
                 if given.has(&trace_id, metric.name()) {
                     continue;
                 }
-                let first = judge
-                    .asking
-                    .first_call(*metric, &evidence)
-                    .map_err(|e| RunError::Plan(e.to_string()))?;
-                let Some(first) = first else { continue };
+                let asking = &judge.asking;
+                let followed = asking.follow(*metric, &evidence, |call| answers.known(call))?;
+                let Some(prompt) = followed.first_prompt_tokens else {
+                    continue;
+                };
                 let calls = metric.most_calls() as u64 - shared(judge, &metrics, *metric);
                 planned.traces += 1;
                 planned.calls += calls;
-                let followed = judge
-                    .asking
-                    .follow(*metric, &evidence, |call| answers.known(call))?;
                 let known = followed.answered.min(calls);
                 planned.known += known;
                 // A stage that shows the trace again costs as much as the first; one that does not, less.
-                let prompt = first.usual_prompt_tokens();
                 planned.prompt_tokens += prompt * calls;
                 planned.reply_tokens += USUAL_REPLY_TOKENS * calls;
                 if !followed.ended {

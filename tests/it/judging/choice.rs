@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::json;
 
-use super::scene::{Scene, case_of, expect, id, reply_to, trace, traces};
+use super::scene::{Scene, case_of, expect, id, reply_to, stage, trace, traces};
 use super::tables::targets;
 use crate::scripted_judge::{Answer, Asked, ScriptedJudge};
 use crate::support::summary;
@@ -298,4 +298,53 @@ fn a_broken_row_group_takes_only_its_own_traces_away() {
     plan.args(["--metrics", "confidence", "--judge", "openai/test"]);
     let refused = expect(2, &mut plan);
     assert!(refused.stderr.contains("broken.parquet"), "{refused:?}");
+}
+
+/// The known calls and the dollars of a plan by two metrics that share nothing, at a dollar a token.
+fn known_and_cost(scene: &Scene, url: &str) -> (u64, f64) {
+    let mut plan = crate::support::program();
+    plan.arg("plan").arg(scene.at("traces.jsonl"));
+    plan.args(["--metrics", "task_completion,confidence", "--json"]);
+    plan.args(["--judge", "openai/test", "--judge-url", url]);
+    plan.args(["--price", "openai/test=1000000:1000000"]);
+    plan.arg("--ledger").arg(scene.at("ledger.db"));
+    let told: serde_json::Value = serde_json::from_str(&expect(0, &mut plan).stdout).unwrap();
+    let total = &told["total"];
+    assert_eq!(total["calls"], 6);
+    (
+        total["known"].as_u64().unwrap(),
+        total["cost"].as_f64().unwrap(),
+    )
+}
+
+#[test]
+fn a_plan_counts_as_cost_what_no_stage_has_an_answer_to() {
+    let scene = Scene::new(&traces(2));
+    let judge = ScriptedJudge::start(script);
+    let (known, all) = known_and_cost(&scene, &judge.url());
+    assert_eq!(known, 0);
+    let run = |out: &str, code: i32, more: &[&str]| {
+        let mut command = scene.judge(&judge.url(), "task_completion,confidence", out);
+        expect(code, command.args(more));
+    };
+    run("capped", 3, &["--max-calls", "3"]);
+    let (known, rest) = known_and_cost(&scene, &judge.url());
+    assert_eq!(known, 3);
+    assert!(rest > 0.0 && rest < all, "{rest} of {all}");
+    run("whole", 0, &[]);
+    assert_eq!(known_and_cost(&scene, &judge.url()), (6, 0.0));
+}
+
+#[test]
+fn a_plan_knows_answers_that_came_without_a_schema() {
+    let scene = Scene::new(&traces(2));
+    // Keys that a stage does not know are passed over.
+    let reply = r#"{"task":"t","outcome":"o","verdict":0.5,"confidence":0.5,"reason":"r"}"#;
+    let judge = ScriptedJudge::start(move |asked| match stage(asked) {
+        "" => Answer::reply(reply),
+        _ => Answer::status(400, &[], "response_format is not supported"),
+    });
+    let metrics = "task_completion,confidence";
+    expect(0, &mut scene.judge(&judge.url(), metrics, "run"));
+    assert_eq!(known_and_cost(&scene, &judge.url()), (6, 0.0));
 }
