@@ -8,12 +8,12 @@
 mod segment;
 
 use std::collections::HashSet;
-use std::fs;
+use std::fs::{self, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use self::segment::{
     Entry, FINISHED, Fingerprint, Found, Layout, OpenSegment, Segment, UNFINISHED, adopt,
@@ -30,6 +30,8 @@ const MANY_SMALL: usize = 32;
 const MOST_SEGMENTS: usize = 192;
 /// Bytes of memory for each entry that can be looked up, while they are sorted.
 const BYTES_PER_ENTRY: usize = 32;
+/// How long a run waits for another one that adopts files; that one may be stopped.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// A file without a name of its own that is older than this belongs to nobody.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
@@ -147,13 +149,51 @@ impl EmbeddingCache {
         Ok(cache)
     }
 
-    /// Opens the folder's segments, newest first, until they have `most_entries`.
-    fn load(&mut self, most_entries: usize) -> io::Result<Vec<Vec<Entry>>> {
+    /// Makes segments of the files that dead runs left behind. One run at a time does so while the others wait: else they
+    /// would list the folder between the lock on a file and its new name, and encode again what is there.
+    fn adopt_left_behind(&self) -> io::Result<()> {
+        if files_with(&self.folder, UNFINISHED)?.is_empty() {
+            return Ok(());
+        }
+        let turn = self.lock_file("adopt.lock").and_then(|turn| {
+            let waiting = Instant::now();
+            while let Err(TryLockError::WouldBlock) = turn.try_lock() {
+                if waiting.elapsed() > LONGEST_WAIT {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Ok(turn)
+        });
+        // A cache that can't be written to is still a cache.
+        if let Err(problem) = &turn {
+            tracing::debug!(%problem, "files of the cache are adopted without a lock");
+        }
         for path in files_with(&self.folder, UNFINISHED)? {
-            if let Err(problem) = adopt(&path, self.layout) {
-                tracing::warn!(file = %path.display(), %problem, "a file of the cache was left as it is");
+            match adopt(&path, self.layout) {
+                // Its writer has just given it its name.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(problem) => {
+                    tracing::warn!(file = %path.display(), %problem, "a file of the cache was left as it is");
+                }
+                Ok(()) => {}
             }
         }
+        Ok(())
+    }
+
+    /// A file to be locked. What is in it stays: the folder may be somebody's own.
+    fn lock_file(&self, name: &str) -> io::Result<fs::File> {
+        fs::OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(self.root.join(name))
+    }
+
+    /// Opens the folder's segments, newest first, until they have `most_entries`.
+    fn load(&mut self, most_entries: usize) -> io::Result<Vec<Vec<Entry>>> {
+        self.adopt_left_behind()?;
         let mut finished: Vec<(SystemTime, PathBuf)> = files_with(&self.folder, FINISHED)?
             .into_iter()
             .filter_map(|path| Some((fs::metadata(&path).ok()?.modified().ok()?, path)))
@@ -200,7 +240,7 @@ impl EmbeddingCache {
     /// Copies the records of many small segments into larger ones, and then removes them. This run goes on reading the
     /// small ones: open files live on.
     fn merge_small(&self, indexes: &[Vec<Entry>]) -> io::Result<()> {
-        let lock = fs::File::create(self.root.join("merge.lock"))?;
+        let lock = self.lock_file("merge.lock")?;
         if lock.try_lock().is_err() {
             return Ok(());
         }

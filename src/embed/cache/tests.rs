@@ -151,6 +151,37 @@ fn a_dead_run_leaves_its_vectors_to_the_next_one() {
 }
 
 #[test]
+fn a_run_that_begins_while_another_adopts_a_dead_runs_file_finds_its_vectors() {
+    let root = tempfile::tempdir().unwrap();
+    let dead = open(root.path(), "f32", 1 << 30);
+    fill(&dead, 0..50);
+    if let Some(segment) = &mut dead.writer().segment {
+        segment.flush_for_test();
+    }
+    // As a kill does: its file is not locked any more and has no index.
+    let unfinished = files_with(&dead.folder, UNFINISHED).unwrap().remove(0);
+    let copy = fs::read(&unfinished).unwrap();
+    dead.finish();
+    segments(root.path())
+        .iter()
+        .for_each(|s| fs::remove_file(s).unwrap());
+    fs::write(&unfinished, copy).unwrap();
+
+    let turn = dead.lock_file("adopt.lock").unwrap();
+    turn.lock().unwrap();
+    let file = fs::File::open(&unfinished).unwrap();
+    file.lock().unwrap();
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| held(&open(root.path(), "f32", 1 << 30), 60));
+        std::thread::sleep(Duration::from_millis(200));
+        drop(file);
+        adopt(&unfinished, dead.layout).unwrap();
+        drop(turn);
+        assert_eq!(second.join().unwrap(), all(0..50));
+    });
+}
+
+#[test]
 fn the_cap_holds_and_the_least_recently_used_goes_first() {
     let root = tempfile::tempdir().unwrap();
     let size = |root: &Path| -> u64 {
