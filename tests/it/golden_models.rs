@@ -50,6 +50,22 @@ fn the_tokenizer_gives_the_reference_ids_and_the_model_the_reference_vectors() {
     }
 }
 
+/// The devices of the device path, at f32: the CPU, and in a CUDA build a GPU. One without a GPU leaves it out, unless
+/// `NIGHTMILL_REQUIRE_GPU` is set.
+#[cfg(feature = "candle")]
+fn devices() -> Vec<nightmill::encoder::candle::CandleDevice> {
+    use nightmill::encoder::candle::CandleDevice;
+    let mut devices = vec![CandleDevice::cpu()];
+    if cfg!(feature = "cuda") {
+        match CandleDevice::cuda(0, true) {
+            Ok(gpu) => devices.push(gpu),
+            Err(e) if std::env::var_os("NIGHTMILL_REQUIRE_GPU").is_some() => panic!("{e}"),
+            Err(_) => {}
+        }
+    }
+    devices
+}
+
 /// A folder's model at f32 at every level of this machine, and on the device path.
 fn everywhere(folder: &Path) -> Vec<(String, Model)> {
     let folder = ModelFolder::open(folder).unwrap();
@@ -62,9 +78,8 @@ fn everywhere(folder: &Path) -> Vec<(String, Model)> {
         })
         .collect();
     #[cfg(feature = "candle")]
-    {
-        let cpu = nightmill::encoder::candle::CandleDevice::cpu();
-        let model = Model::load_on_device(&folder, cpu).unwrap();
+    for device in devices() {
+        let model = Model::load_on_device(&folder, device).unwrap();
         models.push((model.encoder.device(), model));
     }
     models
@@ -165,20 +180,23 @@ fn bare_bert_weights_give_pytorchs_vectors_at_every_level() {
 #[cfg(feature = "candle")]
 #[test]
 fn the_device_path_agrees_with_the_packed_encoder() {
-    use nightmill::encoder::candle::CandleDevice;
     let shipped = ModelFolder::shipped().unwrap();
     let packed = Model::load(&shipped, Level::choose().unwrap(), Precision::F32).unwrap();
-    let device = Model::load_on_device(&shipped, CandleDevice::cpu()).unwrap();
     let chats = std::fs::read_to_string(root().join("datasets/chats.jsonl")).unwrap();
     let mut batch = nightmill::encoder::Packed::default();
     for line in chats.lines().take(40) {
         batch.push(&packed.tokenizer.ids(line).unwrap());
     }
-    let (mut a, mut b) = (Vec::new(), Vec::new());
+    let mut a = Vec::new();
     packed.encoder.encode(&batch, &mut a).unwrap();
-    device.encoder.encode(&batch, &mut b).unwrap();
-    for (row, (a, b)) in a.chunks(384).zip(b.chunks(384)).enumerate() {
-        assert_close(a, b, 1e-5, 0.999_999, &format!("text {row}"));
+    for device in devices() {
+        let device = Model::load_on_device(&shipped, device).unwrap();
+        let mut b = Vec::new();
+        device.encoder.encode(&batch, &mut b).unwrap();
+        for (row, (a, b)) in a.chunks(384).zip(b.chunks(384)).enumerate() {
+            let what = format!("text {row} on {}", device.encoder.device());
+            assert_close(a, b, 1e-5, 0.999_999, &what);
+        }
     }
 }
 

@@ -155,7 +155,7 @@ impl EmbeddingCache {
         if files_with(&self.folder, UNFINISHED)?.is_empty() {
             return Ok(());
         }
-        let turn = self.lock_file("adopt.lock").and_then(|turn| {
+        let turn = self.lock_file("adopt.lock").inspect(|turn| {
             let waiting = Instant::now();
             while let Err(TryLockError::WouldBlock) = turn.try_lock() {
                 if waiting.elapsed() > LONGEST_WAIT {
@@ -163,7 +163,6 @@ impl EmbeddingCache {
                 }
                 std::thread::sleep(Duration::from_millis(5));
             }
-            Ok(turn)
         });
         // A cache that can't be written to is still a cache.
         if let Err(problem) = &turn {

@@ -6,7 +6,7 @@ use candle_core::{D, DType, Result, Tensor};
 use candle_nn::ops::{layer_norm, softmax_last_dim};
 
 use super::device::{CandleDevice, CandleLinear, is_out_of_memory};
-use super::failed;
+use super::{failed, said};
 use crate::encoder::{
     Activation, BertShape, BertWeights, EncodeError, Encoder, Layer, Packed, Pooling, TextHead,
     check,
@@ -225,7 +225,7 @@ impl CandleBert {
             match vectors {
                 Ok(vectors) => done.extend(vectors),
                 Err(error) => {
-                    let message = error.to_string();
+                    let message = said(&error);
                     if !is_out_of_memory(&message) || budget <= LEAST_TOKENS {
                         return Err(EncodeError::Device(message));
                     }

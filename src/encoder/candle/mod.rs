@@ -12,5 +12,39 @@ pub use device::{CandleDevice, CandleLinear};
 use super::EncodeError;
 
 fn failed(error: candle_core::Error) -> EncodeError {
-    EncodeError::Device(error.to_string())
+    EncodeError::Device(said(&error))
+}
+
+/// What a device says, without the addresses of a stack, and what to do where that is known.
+fn said(error: &candle_core::Error) -> String {
+    let mut error = error;
+    while let candle_core::Error::WithBacktrace { inner, .. } = error {
+        error = inner;
+    }
+    let mut said = error.to_string();
+    if said.contains("UNSUPPORTED_PTX_VERSION") {
+        said += "; this program was built with a newer CUDA than the driver knows: build it with the CUDA version \
+                 that nvidia-smi shows, or update the driver";
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_quoted_without_a_stack_and_with_what_to_do() {
+        let inner = || Box::new(candle_core::Error::Msg("UNSUPPORTED_PTX_VERSION".into()));
+        let traced = candle_core::Error::WithBacktrace {
+            inner: inner(),
+            backtrace: Box::new(std::backtrace::Backtrace::force_capture()),
+        };
+        let message = failed(traced).to_string();
+        assert_eq!(message, failed(*inner()).to_string());
+        assert!(
+            message.contains("UNSUPPORTED_PTX_VERSION") && message.contains("nvidia-smi"),
+            "{message}"
+        );
+    }
 }
