@@ -13,10 +13,12 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_expr::{LexOrdering, OrderingRequirements};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, Distribution, ExecutionPlan,
-    InputDistributionRequirements, PhysicalExpr, PlanProperties, ReplaceChildrenOptions,
+    ExecutionPlanProperties, InputDistributionRequirements, PhysicalExpr, PlanProperties,
+    ReplaceChildrenOptions,
 };
 use futures::StreamExt;
 
@@ -29,16 +31,18 @@ type Watcher = Arc<Mutex<Option<Box<OnBatch>>>>;
 /// A table that is the rest of a plan, with somebody watching its single, ordered output.
 pub struct Tap {
     input: Arc<dyn ExecutionPlan>,
+    ordering: Option<LexOrdering>,
     watcher: Watcher,
 }
 
 impl Tap {
-    /// Watches `input`, which has one partition.
+    /// Watches `input`, which has one partition. The watcher sees its rows in the order that it has now.
     pub fn new(
         input: Arc<dyn ExecutionPlan>,
         on_batch: impl FnMut(&RecordBatch) -> Result<()> + Send + 'static,
     ) -> Self {
         Self {
+            ordering: input.output_ordering().cloned(),
             input,
             watcher: Arc::new(Mutex::new(Some(Box::new(on_batch)))),
         }
@@ -75,6 +79,7 @@ impl TableProvider for Tap {
         let properties = Arc::clone(self.input.properties());
         let tap: Arc<dyn ExecutionPlan> = Arc::new(TapExec {
             input: Arc::clone(&self.input),
+            ordering: self.ordering.clone(),
             watcher: Arc::clone(&self.watcher),
             properties,
         });
@@ -104,6 +109,7 @@ fn project(input: Arc<dyn ExecutionPlan>, columns: &[usize]) -> Result<Arc<dyn E
 
 struct TapExec {
     input: Arc<dyn ExecutionPlan>,
+    ordering: Option<LexOrdering>,
     watcher: Watcher,
     properties: Arc<PlanProperties>,
 }
@@ -138,6 +144,10 @@ impl ExecutionPlan for TapExec {
     fn input_distribution_requirements(&self) -> InputDistributionRequirements {
         InputDistributionRequirements::new(vec![Distribution::SinglePartition])
     }
+    fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
+        // Else the optimiser takes a sort away that nobody further up asks for.
+        vec![self.ordering.clone().map(OrderingRequirements::from)]
+    }
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
         vec![false]
     }
@@ -161,6 +171,7 @@ impl ExecutionPlan for TapExec {
         };
         Ok(Arc::new(Self {
             input,
+            ordering: self.ordering.clone(),
             watcher: Arc::clone(&self.watcher),
             properties,
         }))

@@ -25,10 +25,12 @@ fn tables(run: &Path) -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-fn score(paths: &[String], run: &Path, threads: &str) -> BTreeMap<String, Vec<u8>> {
+fn score(paths: &[String], metrics: &str, run: &Path, threads: &str) -> BTreeMap<String, Vec<u8>> {
     let mut args: Vec<String> = vec!["score".into()];
     args.extend(paths.iter().cloned());
     args.extend([
+        "--metrics".into(),
+        metrics.into(),
         "--out".into(),
         run.display().to_string(),
         "--threads".into(),
@@ -79,12 +81,6 @@ fn threads_files_row_groups_and_order_change_nothing() {
     };
     let all: Vec<_> = (0..90).map(row).collect();
     write_parquet(&at("one.parquet"), &[traces(&all)], 1000);
-    let expected = score(
-        &[at("one.parquet").display().to_string()],
-        &at("expected"),
-        "1",
-    );
-
     // Reversed rows, small row groups, three files given in the wrong order, more threads.
     let mut reversed = all.clone();
     reversed.reverse();
@@ -94,18 +90,30 @@ fn threads_files_row_groups_and_order_change_nothing() {
     let parts: Vec<String> = [2, 0, 1]
         .map(|p| at(&format!("part-{p}.parquet")).display().to_string())
         .to_vec();
-    for (name, threads) in [("two", "2"), ("five", "5")] {
-        let got = score(&parts, &at(name), threads);
-        assert_eq!(
-            got.keys().collect::<Vec<_>>(),
-            expected.keys().collect::<Vec<_>>()
-        );
-        for (file, bytes) in &got {
-            assert!(
-                *bytes == expected[file],
-                "{file} differs with {threads} threads and three files"
+    let one = [at("one.parquet").display().to_string()];
+    // Each metric asks the plan for another order of rows, or for none.
+    for metrics in [
+        "coherence,loop_detection,agent_reliability,agent_consistency",
+        "coherence",
+        "loop_detection",
+        "coherence,agent_consistency",
+    ] {
+        let expected = score(&one, metrics, &at("expected"), "1");
+        for threads in ["2", "5"] {
+            let got = score(&parts, metrics, &at("got"), threads);
+            assert_eq!(
+                got.keys().collect::<Vec<_>>(),
+                expected.keys().collect::<Vec<_>>()
             );
+            for (file, bytes) in &got {
+                assert!(
+                    *bytes == expected[file],
+                    "{file} differs with {threads} threads and three files: {metrics}"
+                );
+            }
+            std::fs::remove_dir_all(at("got")).unwrap();
         }
+        std::fs::remove_dir_all(at("expected")).unwrap();
     }
 }
 
