@@ -2,31 +2,30 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use candle_core::{D, DType, Result, Tensor};
+use candle_core::{DType, Result, Tensor};
 use candle_nn::ops::{layer_norm, softmax_last_dim};
 
-use super::device::{CandleDevice, CandleLinear, is_out_of_memory};
+use super::device::{CandleDevice, CandleLinear, is_out_of_memory, with_ones};
 use super::{failed, said};
 use crate::encoder::{
-    Activation, BertShape, BertWeights, EncodeError, Encoder, Layer, Packed, Pooling, TextHead,
-    check,
+    Activation, BertShape, BertWeights, EncodeError, Encoder, Packed, Pooling, TextHead, check,
 };
-
-/// Texts of a bucket are at least this share as long as its longest one: little is padded.
-const LEAST_FILLED: f64 = 0.8;
 
 /// Fewest tokens that a batch is halved to when memory is short.
 const LEAST_TOKENS: usize = 64;
 
-/// Added to the scores of padded places: softmax makes 0 of it, also in f16.
-const MASKED: f32 = -30_000.0;
-
 /// Norms as tensors: gain and bias.
 type Norm = (Tensor, Tensor);
 
-struct LayerNorms {
-    attention: Norm,
-    output: Norm,
+/// A layer on the device.
+struct DeviceLayer {
+    /// (3 * heads, hidden and ones, size of a head): queries of all heads, then keys, then values.
+    heads: Tensor,
+    attention_output: CandleLinear,
+    attention_norm: Norm,
+    intermediate: CandleLinear,
+    output: CandleLinear,
+    output_norm: Norm,
 }
 
 /// A BERT sentence encoder as a candle graph.
@@ -37,7 +36,7 @@ pub struct CandleBert {
     words: Tensor,
     positions: Tensor,
     embedding_norm: Norm,
-    layers: Vec<(Layer<CandleLinear>, LayerNorms)>,
+    layers: Vec<DeviceLayer>,
     dense: Vec<(CandleLinear, Activation)>,
     dim: usize,
     /// Halved when the device runs out of memory.
@@ -72,12 +71,15 @@ impl CandleBert {
                 ))
             };
             let mut layers = Vec::new();
-            for mut layer in weights.layers {
-                let norms = LayerNorms {
-                    attention: norm(std::mem::take(&mut layer.attention_norm))?,
-                    output: norm(std::mem::take(&mut layer.output_norm))?,
-                };
-                layers.push((layer, norms));
+            for layer in weights.layers {
+                layers.push(DeviceLayer {
+                    heads: layer.query_key_value.in_parts(3 * shape.heads)?,
+                    attention_output: layer.attention_output,
+                    attention_norm: norm(layer.attention_norm)?,
+                    intermediate: layer.intermediate,
+                    output: layer.output,
+                    output_norm: norm(layer.output_norm)?,
+                });
             }
             let words = device.tensor(weights.words, (shape.vocabulary, shape.hidden))?;
             let positions = device.tensor(weights.positions, (shape.positions, shape.hidden))?;
@@ -108,100 +110,87 @@ impl CandleBert {
     /// softmax, each with a copy that an operation in between may need.
     fn bytes_per_token(&self) -> usize {
         let number = self.device.dtype.size_in_bytes();
-        let wide = 16 * self.shape.hidden;
+        let wide = 20 * self.shape.hidden;
         let scores = 3 * self.shape.heads * self.shape.positions;
         number * (wide + scores)
     }
 
-    /// Vectors (texts, dim) of texts that are padded to the longest of them.
+    /// Vectors (texts, dim) of texts that all have as many tokens as the first one.
     fn forward(&self, texts: &[&[u32]]) -> Result<Tensor> {
-        let (count, longest) = (
-            texts.len(),
-            texts.iter().map(|text| text.len()).max().unwrap_or(0),
-        );
+        let (count, tokens) = (texts.len(), texts.first().map_or(0, |text| text.len()));
+        let rows = count * tokens;
         let (device, hidden) = (&self.device.device, self.shape.hidden);
-        let mut ids = vec![0u32; count * longest];
-        let mut masked = vec![0f32; count * longest];
-        for (at, text) in texts.iter().enumerate() {
-            let row = at * longest;
-            ids[row..row + text.len()].copy_from_slice(text);
-            masked[row + text.len()..row + longest].fill(MASKED);
-        }
-        let ids = Tensor::from_vec(ids, count * longest, device)?;
+        let ids = Tensor::from_vec(texts.concat(), rows, device)?;
         let words = self.words.index_select(&ids, 0)?;
-        let positions = self.positions.narrow(0, 0, longest)?;
-        let mut x = words
-            .reshape((count, longest, hidden))?
+        let positions = self.positions.narrow(0, 0, tokens)?;
+        let x = words
+            .reshape((count, tokens, hidden))?
             .broadcast_add(&positions)?;
-        x = self.norm(&x, &self.embedding_norm)?;
-        let masked = self.device.tensor(masked, (count, 1, 1, longest))?;
-        for (layer, norms) in &self.layers {
-            let attended = self.attend(layer, &x, &masked)?;
-            x = self.norm(&(x + attended)?, &norms.attention)?;
+        let mut x = self.norm(&x.reshape((rows, hidden))?, &self.embedding_norm)?;
+        for layer in &self.layers {
+            let attended = self.attend(layer, &x, tokens)?;
+            x = self.norm(&(x + attended)?, &layer.attention_norm)?;
             let wide = activate(&layer.intermediate.apply(&x)?, self.shape.activation)?;
-            x = self.norm(&(&x + layer.output.apply(&wide)?)?, &norms.output)?;
+            x = self.norm(&(&x + layer.output.apply(&wide)?)?, &layer.output_norm)?;
         }
-        self.pool(&x, texts, longest)
+        self.pool(&x, count, tokens)
     }
 
     fn norm(&self, x: &Tensor, (gain, bias): &Norm) -> Result<Tensor> {
-        layer_norm(&x.contiguous()?, gain, bias, self.shape.epsilon)
+        layer_norm(x, gain, bias, self.shape.epsilon)
     }
 
-    fn attend(&self, layer: &Layer<CandleLinear>, x: &Tensor, masked: &Tensor) -> Result<Tensor> {
-        let (count, longest, hidden) = x.dims3()?;
-        let (heads, size) = (self.shape.heads, hidden / self.shape.heads);
-        let all = layer.query_key_value.apply(x)?;
+    /// Attention of rows (rows, hidden) of texts of `tokens` tokens each. Every tensor in here is made in the order of
+    /// memory that its next product wants: copies in another order take a GPU longer than the products.
+    fn attend(&self, layer: &DeviceLayer, x: &Tensor, tokens: usize) -> Result<Tensor> {
+        let heads = self.shape.heads;
+        let size = self.shape.hidden / heads;
+        let (rows, _) = x.dims2()?;
+        let x = with_ones(&[x])?;
+        let all = x
+            .broadcast_as((3 * heads, rows, x.dim(1)?))?
+            .matmul(&layer.heads)?;
+        // (heads and texts, tokens, size)
         let part = |at: usize| {
-            all.narrow(D::Minus1, at * hidden, hidden)?
-                .reshape((count, longest, heads, size))?
-                .transpose(1, 2)?
-                .contiguous()
+            all.narrow(0, at * heads, heads)?
+                .reshape((heads * rows / tokens, tokens, size))
         };
         let (query, key, value) = (part(0)?, part(1)?, part(2)?);
         // Scaled before the product, so that scores stay within the range of f16.
         let query = (query * (1.0 / (size as f64).sqrt()))?;
-        let scores = query.matmul(&key.t()?.contiguous()?)?;
-        let weights = softmax_last_dim(&scores.broadcast_add(masked)?.contiguous()?)?;
-        let context = weights.matmul(&value)?.transpose(1, 2)?;
-        layer
-            .attention_output
-            .apply(&context.contiguous()?.reshape((count, longest, hidden))?)
+        let weights = softmax_last_dim(&query.matmul(&key.t()?)?)?;
+        let context = weights.matmul(&value)?.reshape((heads, rows, size))?;
+        let columns = (0..heads).map(|head| context.get(head));
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        let context = with_ones(&columns.iter().collect::<Vec<_>>())?;
+        layer.attention_output.apply_to_rows_with_ones(&context)
     }
 
-    /// Pools on the device, at f32.
-    fn pool(&self, x: &Tensor, texts: &[&[u32]], longest: usize) -> Result<Tensor> {
-        let count = texts.len();
-        let x = x.to_dtype(DType::F32)?.contiguous()?;
-        let device = &self.device.device;
-        let first = |text: &[u32]| self.head.first_pooled(text.len());
-        let mut vectors = if self.head.pooling == Pooling::Max {
-            let mut outside = vec![f32::MIN; count * longest];
-            for (at, text) in texts.iter().enumerate() {
-                outside[at * longest..][first(text)..text.len()].fill(0.0);
+    /// Pools rows (texts and tokens, hidden) on the device, at f32.
+    fn pool(&self, x: &Tensor, count: usize, tokens: usize) -> Result<Tensor> {
+        let first = self.head.first_pooled(tokens);
+        let pooled = tokens - first;
+        let x = x
+            .to_dtype(DType::F32)?
+            .reshape((count, tokens, self.shape.hidden))?
+            .narrow(1, first, pooled)?;
+        let mut vectors = match self.head.pooling {
+            Pooling::Max => x.max(1)?,
+            Pooling::Cls => x.get_on_dim(1, 0)?.contiguous()?,
+            Pooling::LastToken => x.get_on_dim(1, pooled - 1)?.contiguous()?,
+            pooling => {
+                let total = (pooled * (pooled + 1) / 2) as f32;
+                let weight = |place: usize| match pooling {
+                    Pooling::WeightedMean => (place + 1) as f32 / total,
+                    Pooling::MeanSqrtLen => 1.0 / (pooled as f32).sqrt(),
+                    _ => 1.0 / pooled as f32,
+                };
+                let weights: Vec<f32> = (0..pooled).map(weight).collect();
+                Tensor::from_vec(weights, (1, 1, pooled), &self.device.device)?
+                    .broadcast_as((count, 1, pooled))?
+                    .matmul(&x)?
+                    .squeeze(1)?
             }
-            let outside = Tensor::from_vec(outside, (count, longest, 1), device)?;
-            x.broadcast_add(&outside)?.max(1)?
-        } else {
-            // All others are sums with weights.
-            let mut weights = vec![0f32; count * longest];
-            for (at, text) in texts.iter().enumerate() {
-                let row = &mut weights[at * longest..][first(text)..text.len()];
-                let tokens = row.len();
-                match self.head.pooling {
-                    Pooling::Cls => row[0] = 1.0,
-                    Pooling::LastToken => row[tokens - 1] = 1.0,
-                    Pooling::MeanSqrtLen => row.fill(1.0 / (tokens as f32).sqrt()),
-                    Pooling::WeightedMean => {
-                        let total = (tokens * (tokens + 1) / 2) as f32;
-                        let places = row.iter_mut().enumerate();
-                        places.for_each(|(place, w)| *w = (place + 1) as f32 / total);
-                    }
-                    Pooling::Mean | Pooling::Max => row.fill(1.0 / tokens as f32),
-                }
-            }
-            let weights = Tensor::from_vec(weights, (count, 1, longest), device)?;
-            weights.matmul(&x)?.squeeze(1)?
         };
         for (linear, activation) in &self.dense {
             let narrow = vectors.to_dtype(self.device.dtype)?;
@@ -245,16 +234,14 @@ impl CandleBert {
     }
 }
 
-/// The first of texts, longest first, that go together: at most `budget` tokens when padded, and all nearly as long as
-/// the first one. At least one.
+/// The first of texts, sorted by length, that go together: all of one length, so that nothing is padded, and at most
+/// `budget` tokens. At least one.
 fn bucket<'a, 't>(texts: &'a [&'t [u32]], budget: usize) -> &'a [&'t [u32]] {
-    let longest = texts.first().map_or(0, |text| text.len());
-    let most = (budget / longest.max(1)).max(1);
-    let alike = texts
-        .iter()
-        .take(most)
-        .take_while(|text| text.len() as f64 >= longest as f64 * LEAST_FILLED);
-    &texts[..alike.count().max(1).min(texts.len())]
+    let tokens = texts.first().map_or(0, |text| text.len());
+    let most = (budget / tokens.max(1)).max(1);
+    let alike = texts.iter().take(most);
+    let alike = alike.take_while(|text| text.len() == tokens);
+    &texts[..alike.count()]
 }
 
 fn activate(x: &Tensor, activation: Activation) -> Result<Tensor> {
@@ -292,8 +279,7 @@ impl Encoder for CandleBert {
     }
 
     fn batches_at_once(&self) -> usize {
-        // The device does one thing after the other.
-        1
+        self.device.batches_at_once()
     }
 
     fn precision(&self) -> &'static str {
@@ -313,9 +299,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_hold_alike_texts_within_the_budget() {
+    fn buckets_hold_texts_of_one_length_within_the_budget() {
         let text = [0u32; 100];
-        let texts: Vec<&[u32]> = [100, 90, 80, 79, 30, 1].map(|n| &text[..n]).to_vec();
+        let texts: Vec<&[u32]> = [100, 100, 100, 80, 80, 1].map(|n| &text[..n]).to_vec();
         assert_eq!(bucket(&texts, 1000).len(), 3);
         assert_eq!(bucket(&texts, 200).len(), 2);
         assert_eq!(
@@ -323,7 +309,8 @@ mod tests {
             1,
             "a text longer than the budget goes alone"
         );
-        assert_eq!(bucket(&texts[4..], 1000).len(), 1);
+        assert_eq!(bucket(&texts[3..], 1000).len(), 2);
+        assert_eq!(bucket(&texts[5..], 1000).len(), 1);
         assert!(bucket(&[], 1000).is_empty());
     }
 

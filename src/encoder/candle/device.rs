@@ -1,6 +1,6 @@
 //! Devices, and linear layers on them.
 
-use candle_core::{D, DType, Device, Result, Tensor};
+use candle_core::{DType, Device, Result, Tensor};
 
 use super::failed;
 use crate::encoder::EncodeError;
@@ -20,24 +20,46 @@ pub struct CandleDevice {
     name: String,
 }
 
-/// A linear layer `y = x W^T + b` on a device.
+/// Columns of ones that inputs get: one for the bias, and as many as keep widths multiples of 8, which kernels want.
+const ONES: usize = 8;
+
+/// A linear layer `y = x W^T + b` on a device. The bias is one more row of the weight, and inputs get a column of ones:
+/// so the product adds it. Adding a row to rows takes a GPU longer than the product itself.
 #[derive(Debug)]
 pub struct CandleLinear {
-    /// (inputs, outputs)
+    /// (inputs + ONES, outputs)
     weight: Tensor,
-    bias: Tensor,
+}
+
+/// Rows (rows, inputs) that end in columns of ones: (rows, inputs + ONES).
+pub(super) fn with_ones(columns: &[&Tensor]) -> Result<Tensor> {
+    let Some(first) = columns.first() else {
+        candle_core::bail!("no columns");
+    };
+    let ones = Tensor::ones((first.dim(0)?, ONES), first.dtype(), first.device())?;
+    let mut all = columns.to_vec();
+    all.push(&ones);
+    Tensor::cat(&all, 1)
 }
 
 impl CandleLinear {
-    /// Of rows (.., inputs), as rows (.., outputs).
+    /// Of rows (rows, inputs), as rows (rows, outputs).
     pub(super) fn apply(&self, x: &Tensor) -> Result<Tensor> {
-        let mut shape = x.dims().to_vec();
-        let inputs = x.dim(D::Minus1)?;
-        let y = x.reshape(((), inputs))?.matmul(&self.weight)?;
-        if let Some(last) = shape.last_mut() {
-            *last = self.bias.dim(0)?;
-        }
-        y.broadcast_add(&self.bias)?.reshape(shape)
+        with_ones(&[x])?.matmul(&self.weight)
+    }
+
+    /// Of rows that [`with_ones`] has made.
+    pub(super) fn apply_to_rows_with_ones(&self, x: &Tensor) -> Result<Tensor> {
+        x.matmul(&self.weight)
+    }
+
+    /// The layer in `parts` layers of equal width: (parts, inputs + ONES, outputs / parts).
+    pub(super) fn in_parts(&self, parts: usize) -> Result<Tensor> {
+        let (inputs, outputs) = self.weight.dims2()?;
+        self.weight
+            .reshape((inputs, parts, outputs / parts))?
+            .transpose(0, 1)?
+            .contiguous()
     }
 }
 
@@ -98,10 +120,12 @@ impl CandleDevice {
     ) -> std::result::Result<CandleLinear, EncodeError> {
         let (outputs, inputs) = (bias.len(), weight.len() / bias.len().max(1));
         let place = || {
-            let weight = self.tensor(weight, (outputs, inputs))?;
+            let weight = self.tensor(weight, (outputs, inputs))?.t()?;
+            let mut rows = bias;
+            rows.resize(ONES * outputs, 0.0);
+            let bias = self.tensor(rows, (ONES, outputs))?;
             Ok(CandleLinear {
-                weight: weight.t()?.contiguous()?,
-                bias: self.tensor(bias, outputs)?,
+                weight: Tensor::cat(&[&weight.contiguous()?, &bias], 0)?,
             })
         };
         place().map_err(failed)
@@ -115,11 +139,19 @@ impl CandleDevice {
         Tensor::from_vec(values, shape.into(), &self.device)?.to_dtype(self.dtype)
     }
 
-    /// Tokens of a batch, if each takes `bytes` of the device's memory: half of what is free.
+    /// Batches that are under way at once: a GPU computes one while another's vectors are copied back and kept.
+    pub(super) fn batches_at_once(&self) -> usize {
+        match self.device {
+            Device::Cuda(_) => 2,
+            _ => 1,
+        }
+    }
+
+    /// Tokens of a batch, if each takes `bytes` of the device's memory: all batches at once take half of what is free.
     pub(super) fn tokens_for(&self, bytes: usize) -> usize {
         let tokens = match (&self.device, self.free_bytes()) {
             (Device::Cpu, _) => TOKENS_CPU,
-            (_, Some(free)) => free / 2 / bytes.max(1),
+            (_, Some(free)) => free / 2 / self.batches_at_once() / bytes.max(1),
             (_, None) => TOKENS_UNKNOWN,
         };
         tokens.clamp(LEAST_TOKENS, MOST_TOKENS)
