@@ -5,11 +5,17 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use candle_core::{DType, Result, Tensor};
 use candle_nn::ops::{layer_norm, softmax_last_dim};
 
-use super::device::{CandleDevice, CandleLinear, is_out_of_memory, with_ones};
+use super::device::{CandleDevice, CandleLinear, ONES, is_out_of_memory, with_ones};
 use super::{failed, said};
 use crate::encoder::{
     Activation, BertShape, BertWeights, EncodeError, Encoder, Packed, Pooling, TextHead, check,
 };
+
+/// Texts of a bucket are at least this share as long as its longest one: little is padded.
+const LEAST_FILLED: f64 = 0.9;
+
+/// Added to the scores of padded places: softmax makes 0 of it, also in f16.
+const PADDED: f32 = -30_000.0;
 
 /// Fewest tokens that a batch is halved to when memory is short.
 const LEAST_TOKENS: usize = 64;
@@ -115,34 +121,55 @@ impl CandleBert {
         number * (wide + scores)
     }
 
-    /// Vectors (texts, dim) of texts that all have as many tokens as the first one.
+    /// Vectors (texts, dim) of texts that are padded to the longest of them.
     fn forward(&self, texts: &[&[u32]]) -> Result<Tensor> {
-        let (count, tokens) = (texts.len(), texts.first().map_or(0, |text| text.len()));
-        let rows = count * tokens;
+        let count = texts.len();
+        let longest = texts.iter().map(|text| text.len()).max().unwrap_or(0);
+        let rows = count * longest;
         let (device, hidden) = (&self.device.device, self.shape.hidden);
-        let ids = Tensor::from_vec(texts.concat(), rows, device)?;
-        let words = self.words.index_select(&ids, 0)?;
-        let positions = self.positions.narrow(0, 0, tokens)?;
+        let mut ids = vec![0u32; rows];
+        let mut padding = vec![0f32; rows * ONES];
+        for (at, text) in texts.iter().enumerate() {
+            let row = at * longest;
+            ids[row..row + text.len()].copy_from_slice(text);
+            for padded in row + text.len()..row + longest {
+                padding[padded * ONES] = PADDED;
+            }
+        }
+        let words = self
+            .words
+            .index_select(&Tensor::from_vec(ids, rows, device)?, 0)?;
+        let positions = self.positions.narrow(0, 0, longest)?;
         let x = words
-            .reshape((count, tokens, hidden))?
+            .reshape((count, longest, hidden))?
             .broadcast_add(&positions)?;
         let mut x = self.norm(&x.reshape((rows, hidden))?, &self.embedding_norm)?;
+        // The same for all heads.
+        let padding = self.device.tensor(padding, (rows, ONES))?;
+        let padding = Tensor::cat(&vec![&padding; self.shape.heads], 0)?;
         for layer in &self.layers {
-            let attended = self.attend(layer, &x, tokens)?;
+            let attended = self.attend(layer, &x, &padding, longest)?;
             x = self.norm(&(x + attended)?, &layer.attention_norm)?;
             let wide = activate(&layer.intermediate.apply(&x)?, self.shape.activation)?;
             x = self.norm(&(&x + layer.output.apply(&wide)?)?, &layer.output_norm)?;
         }
-        self.pool(&x, count, tokens)
+        self.pool(&x, texts, longest)
     }
 
     fn norm(&self, x: &Tensor, (gain, bias): &Norm) -> Result<Tensor> {
         layer_norm(x, gain, bias, self.shape.epsilon)
     }
 
-    /// Attention of rows (rows, hidden) of texts of `tokens` tokens each. Every tensor in here is made in the order of
-    /// memory that its next product wants: copies in another order take a GPU longer than the products.
-    fn attend(&self, layer: &DeviceLayer, x: &Tensor, tokens: usize) -> Result<Tensor> {
+    /// Attention of rows (rows, hidden) of texts of `longest` tokens each; `padding` (heads and rows, ONES) is added to
+    /// the scores of keys. Every tensor in here is made in the order of memory that its next product wants, and products
+    /// add what is to be added: copies in another order, and sums of unlike shapes, take a GPU longer than the products.
+    fn attend(
+        &self,
+        layer: &DeviceLayer,
+        x: &Tensor,
+        padding: &Tensor,
+        longest: usize,
+    ) -> Result<Tensor> {
         let heads = self.shape.heads;
         let size = self.shape.hidden / heads;
         let (rows, _) = x.dims2()?;
@@ -150,14 +177,20 @@ impl CandleBert {
         let all = x
             .broadcast_as((3 * heads, rows, x.dim(1)?))?
             .matmul(&layer.heads)?;
-        // (heads and texts, tokens, size)
         let part = |at: usize| {
             all.narrow(0, at * heads, heads)?
-                .reshape((heads * rows / tokens, tokens, size))
+                .reshape((heads * rows, size))
         };
-        let (query, key, value) = (part(0)?, part(1)?, part(2)?);
+        // (heads and texts, tokens, numbers)
+        let by_text = |x: Tensor| {
+            let width = x.dim(1)?;
+            x.reshape((heads * rows / longest, longest, width))
+        };
         // Scaled before the product, so that scores stay within the range of f16.
-        let query = (query * (1.0 / (size as f64).sqrt()))?;
+        let query = (part(0)? * (1.0 / (size as f64).sqrt()))?;
+        let query = by_text(with_ones(&[&query])?)?;
+        let key = by_text(Tensor::cat(&[&part(1)?, padding], 1)?)?;
+        let value = by_text(part(2)?)?;
         let weights = softmax_last_dim(&query.matmul(&key.t()?)?)?;
         let context = weights.matmul(&value)?.reshape((heads, rows, size))?;
         let columns = (0..heads).map(|head| context.get(head));
@@ -167,30 +200,40 @@ impl CandleBert {
     }
 
     /// Pools rows (texts and tokens, hidden) on the device, at f32.
-    fn pool(&self, x: &Tensor, count: usize, tokens: usize) -> Result<Tensor> {
-        let first = self.head.first_pooled(tokens);
-        let pooled = tokens - first;
+    fn pool(&self, x: &Tensor, texts: &[&[u32]], longest: usize) -> Result<Tensor> {
+        let count = texts.len();
+        let device = &self.device.device;
         let x = x
             .to_dtype(DType::F32)?
-            .reshape((count, tokens, self.shape.hidden))?
-            .narrow(1, first, pooled)?;
-        let mut vectors = match self.head.pooling {
-            Pooling::Max => x.max(1)?,
-            Pooling::Cls => x.get_on_dim(1, 0)?.contiguous()?,
-            Pooling::LastToken => x.get_on_dim(1, pooled - 1)?.contiguous()?,
-            pooling => {
-                let total = (pooled * (pooled + 1) / 2) as f32;
-                let weight = |place: usize| match pooling {
-                    Pooling::WeightedMean => (place + 1) as f32 / total,
-                    Pooling::MeanSqrtLen => 1.0 / (pooled as f32).sqrt(),
-                    _ => 1.0 / pooled as f32,
-                };
-                let weights: Vec<f32> = (0..pooled).map(weight).collect();
-                Tensor::from_vec(weights, (1, 1, pooled), &self.device.device)?
-                    .broadcast_as((count, 1, pooled))?
-                    .matmul(&x)?
-                    .squeeze(1)?
+            .reshape((count, longest, self.shape.hidden))?;
+        let first = |text: &[u32]| self.head.first_pooled(text.len());
+        let mut vectors = if self.head.pooling == Pooling::Max {
+            let mut outside = vec![f32::MIN; count * longest];
+            for (at, text) in texts.iter().enumerate() {
+                outside[at * longest..][first(text)..text.len()].fill(0.0);
             }
+            let outside = Tensor::from_vec(outside, (count, longest, 1), device)?;
+            x.broadcast_add(&outside)?.max(1)?
+        } else {
+            // All others are sums with weights.
+            let mut weights = vec![0f32; count * longest];
+            for (at, text) in texts.iter().enumerate() {
+                let row = &mut weights[at * longest..][first(text)..text.len()];
+                let tokens = row.len();
+                match self.head.pooling {
+                    Pooling::Cls => row[0] = 1.0,
+                    Pooling::LastToken => row[tokens - 1] = 1.0,
+                    Pooling::MeanSqrtLen => row.fill(1.0 / (tokens as f32).sqrt()),
+                    Pooling::WeightedMean => {
+                        let total = (tokens * (tokens + 1) / 2) as f32;
+                        let places = row.iter_mut().enumerate();
+                        places.for_each(|(place, w)| *w = (place + 1) as f32 / total);
+                    }
+                    Pooling::Mean | Pooling::Max => row.fill(1.0 / tokens as f32),
+                }
+            }
+            let weights = Tensor::from_vec(weights, (count, 1, longest), device)?;
+            weights.matmul(&x)?.squeeze(1)?
         };
         for (linear, activation) in &self.dense {
             let narrow = vectors.to_dtype(self.device.dtype)?;
@@ -234,13 +277,15 @@ impl CandleBert {
     }
 }
 
-/// The first of texts, sorted by length, that go together: all of one length, so that nothing is padded, and at most
-/// `budget` tokens. At least one.
+/// The first of texts, longest first, that go together: at most `budget` tokens when padded, and all nearly as long as
+/// the first one. At least one.
 fn bucket<'a, 't>(texts: &'a [&'t [u32]], budget: usize) -> &'a [&'t [u32]] {
-    let tokens = texts.first().map_or(0, |text| text.len());
-    let most = (budget / tokens.max(1)).max(1);
-    let alike = texts.iter().take(most);
-    let alike = alike.take_while(|text| text.len() == tokens);
+    let longest = texts.first().map_or(0, |text| text.len());
+    let most = (budget / longest.max(1)).max(1);
+    let alike = texts
+        .iter()
+        .take(most)
+        .take_while(|text| text.len() as f64 >= longest as f64 * LEAST_FILLED);
     &texts[..alike.count()]
 }
 
@@ -299,9 +344,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_hold_texts_of_one_length_within_the_budget() {
+    fn buckets_hold_alike_texts_within_the_budget() {
         let text = [0u32; 100];
-        let texts: Vec<&[u32]> = [100, 100, 100, 80, 80, 1].map(|n| &text[..n]).to_vec();
+        let texts: Vec<&[u32]> = [100, 95, 90, 89, 85, 1].map(|n| &text[..n]).to_vec();
         assert_eq!(bucket(&texts, 1000).len(), 3);
         assert_eq!(bucket(&texts, 200).len(), 2);
         assert_eq!(

@@ -21,7 +21,7 @@ pub struct CandleDevice {
 }
 
 /// Columns of ones that inputs get: one for the bias, and as many as keep widths multiples of 8, which kernels want.
-const ONES: usize = 8;
+pub(super) const ONES: usize = 8;
 
 /// A linear layer `y = x W^T + b` on a device. The bias is one more row of the weight, and inputs get a column of ones:
 /// so the product adds it. Adding a row to rows takes a GPU longer than the product itself.
