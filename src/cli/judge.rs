@@ -111,7 +111,11 @@ pub(super) fn run(args: JudgeArgs, config: Option<&Path>) -> Result<Outcome, Any
         )
         .into());
     }
-    let ledger = Arc::new(Ledger::open(&path)?);
+    let ledger = match args.forget.is_some() || args.collect {
+        true => Ledger::open(&path),
+        false => Ledger::open_to_read(&path),
+    };
+    let ledger = Arc::new(ledger?);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

@@ -118,6 +118,8 @@ pub(super) fn judge(
         )?
         .unwrap_or(16),
         timeout: timeout(given.judge_timeout.as_deref())?,
+        deadline: number("judge-deadline", given.judge_deadline.as_deref(), 1e8)?
+            .map(Duration::from_secs_f64),
         filters: filters(settings)?,
         condition: given.judge_where.clone(),
         sample: SamplingRate::new(number("sample", given.sample.as_deref(), 1.0)?.unwrap_or(1.0))

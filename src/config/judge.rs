@@ -84,6 +84,11 @@ pub struct JudgeSettings {
     #[arg(long, value_name = "SECONDS")]
     #[serde(deserialize_with = "text")]
     pub judge_timeout: Option<String>,
+    /// Begin no call, and no wait that would end later, so many seconds after the start; what is left is pending, for another run
+    /// to go on
+    #[arg(long, value_name = "SECONDS")]
+    #[serde(deserialize_with = "text")]
+    pub judge_deadline: Option<String>,
     /// Tries of a call that fails for a time [default: 5]
     #[arg(long, value_name = "N")]
     #[serde(deserialize_with = "text")]
@@ -167,6 +172,7 @@ pub(super) const KEYS: &[&str] = &[
     "judge_unshared",
     "judge_concurrency",
     "judge_timeout",
+    "judge_deadline",
     "judge_tries",
     "judge_rounds",
     "requests_per_minute",
@@ -209,6 +215,7 @@ impl JudgeSettings {
             judge_unshared: self.judge_unshared || other.judge_unshared,
             judge_concurrency: self.judge_concurrency.or(other.judge_concurrency),
             judge_timeout: self.judge_timeout.or(other.judge_timeout),
+            judge_deadline: self.judge_deadline.or(other.judge_deadline),
             judge_tries: self.judge_tries.or(other.judge_tries),
             judge_rounds: self.judge_rounds.or(other.judge_rounds),
             requests_per_minute: self.requests_per_minute.or(other.requests_per_minute),

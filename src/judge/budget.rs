@@ -1,9 +1,15 @@
 //! Hard caps on calls, tokens and money.
 //!
 //! A call is paid for before it starts, with the most that it can cost; what it did cost replaces that when it is answered.
-//! So no order of events lets the sums pass a cap.
+//! So no order of events lets the sums pass a cap. A call for which there is no room only because of what others have set aside
+//! waits until they have put it back; it is refused once what is spent for good leaves no room.
+//!
+//! The law: no call is refused, at any concurrency, where each cap is at least what all calls really use and, for the call
+//! with the largest difference, what it could use more than it does.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
 
 use super::call::{Call, Usage};
 use super::price::Price;
@@ -19,6 +25,20 @@ pub struct Caps {
     pub cost: Option<f64>,
 }
 
+impl Caps {
+    /// The first cap that so much would pass.
+    fn passed_by(&self, spent: Spent) -> Option<CapReached> {
+        let over = |cap: Option<u64>, spent: u64| cap.is_some_and(|cap| spent > cap);
+        let passed = [
+            ("--max-calls", over(self.calls, spent.calls)),
+            ("--max-tokens", over(self.tokens, spent.tokens)),
+            ("--max-cost", self.cost.is_some_and(|cap| spent.cost > cap)),
+        ];
+        let first = passed.into_iter().find(|(_, over)| *over);
+        first.map(|(cap, _)| CapReached { cap })
+    }
+}
+
 /// What a run has spent and set aside.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spent {
@@ -28,6 +48,16 @@ pub struct Spent {
     pub tokens: u64,
     /// US dollars.
     pub cost: f64,
+}
+
+impl Spent {
+    fn and(self, other: Self) -> Self {
+        Self {
+            calls: self.calls + other.calls,
+            tokens: self.tokens + other.tokens,
+            cost: self.cost + other.cost,
+        }
+    }
 }
 
 /// A call that would pass a cap.
@@ -42,15 +72,70 @@ pub struct CapReached {
 #[derive(Debug)]
 pub struct Budget {
     caps: Caps,
-    spent: Mutex<Spent>,
+    account: Arc<Account>,
 }
 
-/// Room that was set aside for one call. Must be settled; a dropped one stays spent.
+#[derive(Debug, Default)]
+struct Account {
+    sums: Mutex<Sums>,
+    /// Something was put back, or spent for good.
+    changed: Notify,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    /// For good.
+    settled: Spent,
+    /// For calls under way, whose number is its `calls`.
+    aside: Spent,
+}
+
+impl Account {
+    fn sums(&self) -> MutexGuard<'_, Sums> {
+        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends what was set aside for a call; `used` is spent in its place.
+    fn end(&self, most: Spent, used: Spent) {
+        let mut sums = self.sums();
+        sums.settled = sums.settled.and(used);
+        let calls = sums.aside.calls - most.calls;
+        sums.aside = match calls {
+            // Differences of sums of dollars are not exact: nobody may wait for what rounding left.
+            0 => Spent::default(),
+            calls => Spent {
+                calls,
+                tokens: sums.aside.tokens - most.tokens,
+                cost: (sums.aside.cost - most.cost).max(0.0),
+            },
+        };
+        drop(sums);
+        self.changed.notify_waiters();
+    }
+}
+
+/// Room that was set aside for one call. To be settled or given back; a dropped one is spent.
 #[derive(Debug)]
 #[must_use]
 pub struct SetAside {
-    tokens: u64,
-    cost: f64,
+    account: Arc<Account>,
+    most: Spent,
+    /// What takes its place in the end.
+    used: Spent,
+}
+
+impl Drop for SetAside {
+    fn drop(&mut self) {
+        self.account.end(self.most, self.used);
+    }
+}
+
+/// What came of looking for room.
+enum Room {
+    Found(SetAside),
+    /// There may be some when calls under way have ended; until then they reach this cap.
+    Later(CapReached),
+    Never(CapReached),
 }
 
 impl Budget {
@@ -58,15 +143,69 @@ impl Budget {
     pub fn new(caps: Caps) -> Self {
         Self {
             caps,
-            spent: Mutex::default(),
+            account: Arc::default(),
         }
     }
 
-    /// Sets the most aside that a call can cost. A model without a price can't be held below a cap on money.
+    /// Sets the most aside that a call can cost. Waits while calls under way have set too much aside, and may put it back. A
+    /// model without a price can't be held below a cap on money.
+    ///
+    /// # Errors
+    /// [`CapReached`] if the call could pass a cap although nothing else were set aside.
+    pub async fn set_aside(
+        &self,
+        call: &Call,
+        price: Option<Price>,
+    ) -> Result<SetAside, CapReached> {
+        loop {
+            let mut changed = std::pin::pin!(self.account.changed.notified());
+            // From here on no change is missed.
+            changed.as_mut().enable();
+            match self.room(call, price) {
+                Room::Found(aside) => return Ok(aside),
+                Room::Never(reached) => return Err(reached),
+                Room::Later(_) => changed.await,
+            }
+        }
+    }
+
+    /// The same without waiting: what is set aside stays so for long.
     ///
     /// # Errors
     /// [`CapReached`].
-    pub fn set_aside(&self, call: &Call, price: Option<Price>) -> Result<SetAside, CapReached> {
+    pub fn set_aside_at_once(
+        &self,
+        call: &Call,
+        price: Option<Price>,
+    ) -> Result<SetAside, CapReached> {
+        match self.room(call, price) {
+            Room::Found(aside) => Ok(aside),
+            Room::Later(reached) | Room::Never(reached) => Err(reached),
+        }
+    }
+
+    fn room(&self, call: &Call, price: Option<Price>) -> Room {
+        let most = match self.most(call, price) {
+            Ok(most) => most,
+            Err(reached) => return Room::Never(reached),
+        };
+        let mut sums = self.account.sums();
+        if let Some(reached) = self.caps.passed_by(sums.settled.and(most)) {
+            return Room::Never(reached);
+        }
+        if let Some(reached) = self.caps.passed_by(sums.settled.and(sums.aside).and(most)) {
+            return Room::Later(reached);
+        }
+        sums.aside = sums.aside.and(most);
+        Room::Found(SetAside {
+            account: Arc::clone(&self.account),
+            most,
+            used: most,
+        })
+    }
+
+    /// The most that a call can cost.
+    fn most(&self, call: &Call, price: Option<Price>) -> Result<Spent, CapReached> {
         let most = Usage {
             prompt: call.most_prompt_tokens(),
             completion: u64::from(call.max_output_tokens),
@@ -77,26 +216,8 @@ impl Budget {
             (None, None) => 0.0,
             (None, Some(_)) => return Err(CapReached { cap: "--max-cost" }),
         };
-        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.caps.calls.is_some_and(|cap| spent.calls + 1 > cap) {
-            return Err(CapReached { cap: "--max-calls" });
-        }
-        if self
-            .caps
-            .tokens
-            .is_some_and(|cap| spent.tokens + most.total() > cap)
-        {
-            return Err(CapReached {
-                cap: "--max-tokens",
-            });
-        }
-        if self.caps.cost.is_some_and(|cap| spent.cost + cost > cap) {
-            return Err(CapReached { cap: "--max-cost" });
-        }
-        spent.calls += 1;
-        spent.tokens += most.total();
-        spent.cost += cost;
-        Ok(SetAside {
+        Ok(Spent {
+            calls: 1,
             tokens: most.total(),
             cost,
         })
@@ -104,24 +225,22 @@ impl Budget {
 
     /// Replaces what was set aside by what the call used. Without a count by the provider the most stays spent: it may have been
     /// billed.
-    pub fn settle(&self, aside: SetAside, usage: Option<Usage>, price: Option<Price>) {
-        let Some(usage) = usage else { return };
-        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
-        spent.tokens = spent.tokens - aside.tokens + usage.total();
-        spent.cost = spent.cost - aside.cost + price.map_or(0.0, |price| price.of(usage));
+    pub fn settle(&self, mut aside: SetAside, usage: Option<Usage>, price: Option<Price>) {
+        if let Some(usage) = usage {
+            aside.used.tokens = usage.total();
+            aside.used.cost = price.map_or(0.0, |price| price.of(usage));
+        }
     }
 
     /// Takes back what was set aside for a call that was never sent.
-    pub fn give_back(&self, aside: SetAside) {
-        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
-        spent.calls -= 1;
-        spent.tokens -= aside.tokens;
-        spent.cost -= aside.cost;
+    pub fn give_back(&self, mut aside: SetAside) {
+        aside.used = Spent::default();
     }
 
     /// What is spent or set aside.
     pub fn spent(&self) -> Spent {
-        *self.spent.lock().unwrap_or_else(PoisonError::into_inner)
+        let sums = *self.account.sums();
+        sums.settled.and(sums.aside)
     }
 }
 
@@ -158,7 +277,7 @@ mod tests {
             };
             for (length, completion, counted, which) in events {
                 let call = call(&"x".repeat(length));
-                if let Ok(aside) = budget.set_aside(&call, Some(PRICE)) {
+                if let Ok(aside) = budget.set_aside_at_once(&call, Some(PRICE)) {
                     if length % 7 == 0 {
                         // It is not sent after all.
                         budget.give_back(aside);
@@ -183,6 +302,92 @@ mod tests {
         }
     }
 
+    /// Asks all calls with so many at once, each of which uses what is given; returns how many were refused.
+    fn refused(caps: Caps, calls: &[(usize, u64)], concurrency: usize) -> usize {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let budget = Budget::new(caps);
+        let (budget, permits) = (&budget, &tokio::sync::Semaphore::new(concurrency));
+        let ask = |&(length, completion): &(usize, u64)| async move {
+            let _permit = permits.acquire().await.unwrap();
+            let call = call(&"x".repeat(length));
+            let Ok(aside) = budget.set_aside(&call, Some(PRICE)).await else {
+                return 1;
+            };
+            // As long as the length says, others come first.
+            for _ in 0..length % 5 {
+                tokio::task::yield_now().await;
+            }
+            budget.settle(aside, Some(used(&call, completion)), Some(PRICE));
+            0
+        };
+        let all = futures::future::join_all(calls.iter().map(ask));
+        let counts = runtime.block_on(all);
+        assert_eq!(budget.account.sums().aside, Spent::default());
+        counts.into_iter().sum()
+    }
+
+    fn used(call: &Call, completion: u64) -> Usage {
+        Usage {
+            prompt: call.usual_prompt_tokens(),
+            completion,
+            cached: 0,
+        }
+    }
+
+    proptest! {
+        /// Caps that hold what is used, and once what a call could use beyond that, refuse nothing at any concurrency.
+        #[test]
+        fn room_that_comes_back_is_waited_for(
+            calls in proptest::collection::vec((0usize..400, 0u64..100), 1..40),
+            concurrency in 1usize..20,
+        ) {
+            let free = Budget::new(Caps::default());
+            let (mut all, mut most) = (Spent::default(), Spent::default());
+            for (length, completion) in &calls {
+                let call = call(&"x".repeat(*length));
+                let usage = used(&call, *completion);
+                let could = free.most(&call, Some(PRICE)).unwrap();
+                most.tokens = most.tokens.max(could.tokens - usage.total());
+                most.cost = most.cost.max(could.cost - PRICE.of(usage));
+                all.tokens += usage.total();
+                all.cost += PRICE.of(usage);
+            }
+            let caps = Caps {
+                calls: Some(calls.len() as u64),
+                tokens: Some(all.tokens + most.tokens),
+                cost: Some(all.cost + most.cost + 1e-9),
+            };
+            prop_assert_eq!(refused(caps, &calls, concurrency), 0);
+            // A call less is refused once, and not waited for without end.
+            let fewer = Caps { calls: Some(calls.len() as u64 - 1), ..caps };
+            prop_assert_eq!(refused(fewer, &calls, concurrency), 1);
+        }
+    }
+
+    #[test]
+    fn a_call_that_is_dropped_stays_spent_and_holds_up_nobody() {
+        let caps = Caps {
+            calls: Some(1),
+            ..Caps::default()
+        };
+        let budget = Budget::new(caps);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let (first, second) = (call("a"), call("b"));
+            let aside = budget.set_aside(&first, None).await.unwrap();
+            let (refused, ()) = tokio::join!(budget.set_aside(&second, None), async {
+                tokio::task::yield_now().await;
+                drop(aside);
+            });
+            assert_eq!(refused.unwrap_err().cap, "--max-calls");
+            assert_eq!(budget.spent().calls, 1);
+        });
+    }
+
     #[test]
     fn a_model_without_price_is_refused_under_a_cap_on_money_only() {
         let capped = Budget::new(Caps {
@@ -190,14 +395,14 @@ mod tests {
             ..Caps::default()
         });
         assert_eq!(
-            capped.set_aside(&call("a"), None).unwrap_err().cap,
+            capped.set_aside_at_once(&call("a"), None).unwrap_err().cap,
             "--max-cost"
         );
         let free = Budget::new(Caps {
             calls: Some(1),
             ..Caps::default()
         });
-        let aside = free.set_aside(&call("a"), None).unwrap();
+        let aside = free.set_aside_at_once(&call("a"), None).unwrap();
         free.settle(
             aside,
             Some(Usage {
@@ -216,7 +421,7 @@ mod tests {
             }
         );
         assert_eq!(
-            free.set_aside(&call("a"), None).unwrap_err().cap,
+            free.set_aside_at_once(&call("a"), None).unwrap_err().cap,
             "--max-calls"
         );
     }

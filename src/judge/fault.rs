@@ -9,6 +9,10 @@ use serde_json::Value;
 use super::call::{CallError, CallErrorKind, Usage};
 use super::secret::Secrets;
 
+mod error_in_body;
+
+use error_in_body::error_in_body;
+
 /// What a failed call comes to. `structured` tells whether it asked for a reply format, which the provider may have refused.
 pub(super) fn failure(error: &genai::Error, structured: bool, secrets: &Secrets) -> CallError {
     let status = error.status().map(|s| s.as_u16());
@@ -57,21 +61,61 @@ pub(super) fn failure(error: &genai::Error, structured: bool, secrets: &Secrets)
                 message = why;
                 usage = tokens_of_blocked_question(response_body);
             }
-            None => message = format!("the answer is JSON, but no message: {cause}"),
+            None => {
+                retry_after = seconds_of_error(response_body);
+                match error_in_body(response_body, structured) {
+                    Some((kind, words)) => (without_status, message) = (kind, words),
+                    None => message = format!("the answer is JSON, but no message: {cause}"),
+                }
+            }
         },
         _ => {}
     }
     let kind = status.map_or(without_status, |status| {
         kind_of_status(status, &message, structured)
     });
-    let retry_after = retry_after.filter(|s| s.is_finite() && *s >= 0.0 && *s < 1e9);
     CallError {
         kind,
         // Taken out before the text is cut: half a key is none that could be found.
         message: shortened(&secrets.scrub(&message)),
-        retry_after: retry_after.map(Duration::from_secs_f64),
+        retry_after: retry_after.and_then(wait_of),
         usage,
     }
+}
+
+/// A wait of so many seconds, if that is one.
+fn wait_of(seconds: f64) -> Option<Duration> {
+    let is_wait = seconds.is_finite() && (0.0..1e9).contains(&seconds);
+    is_wait.then(|| Duration::from_secs_f64(seconds))
+}
+
+/// The failure of a response of status 200 without a message: an error stands in its place, or nothing. A message without text
+/// that ended for a reason is an answer, if no good one.
+pub(super) fn no_message(
+    response: &ChatResponse,
+    structured: bool,
+    usage: Option<Usage>,
+    secrets: &Secrets,
+) -> Option<CallError> {
+    let body = response.captured_raw_body.as_ref();
+    let reason = body.and_then(|body| body.pointer("/choices/0/finish_reason")?.as_str());
+    let broke_off = reason == Some("error");
+    let silent = response.texts().iter().all(|text| text.is_empty());
+    let error = body.and_then(|body| error_in_body(body, structured));
+    let ended = response.stop_reason.is_some() && error.is_none();
+    if !broke_off && (!silent || ended) {
+        return None;
+    }
+    let (kind, message) = error.unwrap_or_else(|| {
+        let message = "the answer is JSON, but no message";
+        (CallErrorKind::Garbled, message.to_owned())
+    });
+    Some(CallError {
+        kind,
+        message: shortened(&secrets.scrub(&message)),
+        retry_after: body.and_then(seconds_of_error).and_then(wait_of),
+        usage,
+    })
 }
 
 /// What an answer of this status, that is no success, means. `structured` as for [`failure`].
@@ -188,7 +232,10 @@ fn seconds_to_wait(header: &str) -> Option<f64> {
 
 /// Seconds of a `google.rpc.RetryInfo`, which Gemini sends in the error's details instead of a header: `"retryDelay": "37s"`.
 fn seconds_in_body(body: &str) -> Option<f64> {
-    let body: Value = serde_json::from_str(body).ok()?;
+    seconds_of_error(&serde_json::from_str(body).ok()?)
+}
+
+fn seconds_of_error(body: &Value) -> Option<f64> {
     let details = body.pointer("/error/details")?.as_array()?;
     let delay = details.iter().find_map(|d| d.get("retryDelay")?.as_str())?;
     delay.strip_suffix('s')?.parse().ok()

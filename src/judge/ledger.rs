@@ -4,7 +4,6 @@
 //! (`claims.rs`). Writes go through SQLite's write-ahead log, so that a process that is killed leaves a whole file; several
 //! processes may share one.
 
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,13 +11,15 @@ use std::time::Duration;
 
 mod batches;
 mod claims;
+mod open;
 
-use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 pub use batches::{BatchEnd, BatchRequest, BatchRows, InBatch, OpenBatch};
 pub use claims::Claim;
 
 use claims::SignOfLife;
+use open::{OpenError, Opened, is_no_answer};
 
 use super::call::{Call, CallErrorKind, CallHash, Reply, Usage};
 
@@ -36,11 +37,6 @@ pub struct LedgerError {
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How many times that long, before an answer that was paid is given up.
 const PATIENCE_FOR_ANSWERS: u32 = 30;
-/// Counts up when the tables change.
-const FORMAT: i64 = 3;
-/// Marks the file as a ledger: `nmil`.
-const APPLICATION: i64 = 0x6e6d_696c;
-
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS calls (
     hash TEXT PRIMARY KEY,
@@ -143,6 +139,8 @@ pub struct Ledger {
     /// Of the run that makes claims; held until the ledger is closed. Locked after the connection, never before.
     sign_of_life: Mutex<Option<SignOfLife>>,
     connection: Mutex<Connection>,
+    /// It can't be written and holds replies that were none.
+    has_empty_answers: bool,
 }
 
 impl Ledger {
@@ -151,83 +149,34 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError`] if it can't be opened, is no ledger, or is of a later version.
     pub fn open(path: &Path) -> Result<Self, LedgerError> {
-        let failed = |problem: String| LedgerError {
+        Self::of(path, open::for_writing(path))
+    }
+
+    /// Opens a ledger that is there, to look answers up: also one that can't be written, as on read-only media. Writing to
+    /// such a one fails.
+    ///
+    /// # Errors
+    /// [`LedgerError`] as for [`Ledger::open`]; also if it can't be written and a log beside it holds answers that are not in
+    /// it yet, or its tables are those of an earlier version.
+    pub fn open_to_read(path: &Path) -> Result<Self, LedgerError> {
+        Self::of(path, open::for_reading(path))
+    }
+
+    fn of(path: &Path, opened: Result<Opened, OpenError>) -> Result<Self, LedgerError> {
+        let opened = opened.map_err(|e| LedgerError {
             path: path.to_owned(),
-            problem,
-        };
-        if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
-            std::fs::create_dir_all(folder).map_err(|e| failed(e.to_string()))?;
-        }
-        // Replies tell as much as traces do: a new ledger is its owner's alone.
-        let made = std::fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path);
-        match made {
-            Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
-                return Err(failed(e.to_string()));
-            }
-            _ => {}
-        }
-        let place = std::fs::canonicalize(path).map_err(|e| failed(e.to_string()))?;
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let open = || -> Result<Connection, rusqlite::Error> {
-            // By its place: other names may mean something to SQLite, as `:memory:` does.
-            let connection = Connection::open_with_flags(&place, flags)?;
-            connection.busy_timeout(PATIENCE)?;
-            connection.pragma_update(None, "journal_mode", "WAL")?;
-            connection.pragma_update(None, "synchronous", "NORMAL")?;
-            Ok(connection)
-        };
-        // Where two processes make the same ledger at once, SQLite does not wait by itself.
-        let started = std::time::Instant::now();
-        let connection = loop {
-            match open() {
-                Ok(connection) => break connection,
-                Err(e) if is_busy(&e) && started.elapsed() < PATIENCE => {
-                    std::thread::sleep(Duration::from_millis(20));
-                }
-                Err(e) => return Err(failed(e.to_string())),
-            }
-        };
-        let format: i64 = connection
-            .pragma_query_value(None, "user_version", |row| row.get(0))
-            .map_err(|e| failed(e.to_string()))?;
-        if format > FORMAT {
-            return Err(failed(format!(
-                "it was written by a later nightmill (format {format})"
-            )));
-        }
-        let foreign = || -> Result<bool, rusqlite::Error> {
-            let application: i64 =
-                connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
-            let tables: i64 = connection.query_row(
-                "SELECT count(*) FROM sqlite_master WHERE type = 'table'",
-                [],
-                |row| row.get(0),
-            )?;
-            Ok(application != APPLICATION && (application != 0 || tables > 0))
-        };
-        if foreign().map_err(|e| failed(e.to_string()))? {
-            return Err(failed("it is a database of something else".into()));
-        }
-        connection
-            .execute_batch(&format!(
-                "BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION}; {TABLES} {} {} PRAGMA user_version = {FORMAT}; COMMIT;",
-                batches::TABLES,
-                claims::TABLES
-            ))
-            .map_err(|e| failed(e.to_string()))?;
+            problem: e.problem,
+        })?;
         static OPENED: AtomicU64 = AtomicU64::new(0);
         let now = chrono::Utc::now().format("%Y%m%dT%H%M%S%.6f");
         let nth = OPENED.fetch_add(1, Relaxed);
         Ok(Self {
             path: path.to_owned(),
-            place,
+            place: opened.place,
             run: format!("{now}-{}-{nth}", std::process::id()),
             sign_of_life: Mutex::default(),
-            connection: Mutex::new(connection),
+            connection: Mutex::new(opened.connection),
+            has_empty_answers: opened.has_empty_answers,
         })
     }
 
@@ -296,7 +245,8 @@ impl Ledger {
             };
             statement.query_row([hash.as_str()], read).optional()
         };
-        query().map_err(|e| self.failed(&e))
+        let reply = query().map_err(|e| self.failed(&e))?;
+        Ok(reply.filter(|reply| !(self.has_empty_answers && is_no_answer(reply))))
     }
 
     /// What the answer to a call took, whichever run asked; `None` without an answer.

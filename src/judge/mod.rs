@@ -28,6 +28,7 @@ mod secret;
 mod service;
 mod temperature;
 mod trace_judge;
+mod turnstile;
 
 pub use attempts::{Attempts, JudgeFailed, Outcome, Policy};
 pub use breaker::BreakerRules;

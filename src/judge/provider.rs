@@ -12,7 +12,7 @@ use genai::resolver::{AuthData, Endpoint};
 use genai::{Client, ModelIden, ServiceTarget};
 
 use super::call::{Call, CallError, CallErrorKind, Judge, Reply, Usage};
-use super::fault::{blocked, failure};
+use super::fault::{blocked, failure, no_message};
 use super::model_name::{Provider, ProviderNotConfigured};
 use super::secret::Secrets;
 
@@ -174,13 +174,16 @@ impl Judge for HttpJudge {
         if let Some(blocked) = blocked(&response, usage, &self.secrets) {
             return Err(blocked);
         }
+        if let Some(none) = no_message(&response, call.format.is_some(), usage, &self.secrets) {
+            return Err(none);
+        }
         let cut_off = response
             .stop_reason
             .as_ref()
             .is_some_and(|r| r.is_max_tokens());
         let model = self.secrets.scrub(&response.provider_model_iden.model_name);
         let text = response.into_texts().concat();
-        // A message without content is an answer too, and no verdict.
+        // A message that ended without a word is an answer too, and no verdict.
         Ok(Reply {
             text: self.secrets.scrub(&text),
             model,

@@ -7,21 +7,25 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{OnceCell, Semaphore};
 
-use super::batch::{BatchCounts, BatchDesk, BatchDeskError, PutError};
-use super::breaker::{Breaker, BreakerRules};
+use super::batch::{BatchDesk, PutError};
+use super::breaker::BreakerRules;
 use super::budget::{Budget, Spent};
 use super::call::{Call, CallError, CallErrorKind, CallHash, Judge, Reply, Usage};
 use super::ledger::{Attempt, CallLabel, InBatch, Ledger, LedgerError};
 use super::price::{Price, PriceTable};
 use super::rate::RateGate;
 use super::secret::Secrets;
+use super::turnstile::{Ticket, TooLate};
 
+mod batches;
 mod counts;
 mod unanswered;
+mod waits;
 
 pub use counts::CallCounts;
 use counts::Counters;
 pub use unanswered::Unanswered;
+use waits::Endpoint;
 
 /// How calls that fail for a time are repeated.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +78,8 @@ pub struct ServiceParts {
     pub concurrency: usize,
     /// Longest wait for one answer.
     pub timeout: Duration,
+    /// After so long, from the making of the service on, no call is begun and no wait that would end later.
+    pub deadline: Option<Duration>,
     /// What an endpoint's address may hold and the ledger must not.
     pub secrets: Secrets,
 }
@@ -86,6 +92,8 @@ struct Asking<'a> {
     hash: &'a CallHash,
     label: CallLabel<'a>,
     price: Option<Price>,
+    /// The state of the endpoint and the call's place there; none for calls that are never held back.
+    through: Option<(&'a Endpoint, Ticket)>,
 }
 
 /// What came of sending a call.
@@ -106,7 +114,8 @@ type Slot = Arc<OnceCell<Result<Reply, Unanswered>>>;
 pub struct JudgeService {
     parts: ServiceParts,
     permits: Semaphore,
-    breakers: Mutex<HashMap<String, Arc<Breaker>>>,
+    deadline: Option<tokio::time::Instant>,
+    endpoints: Mutex<HashMap<String, Arc<Endpoint>>>,
     under_way: Mutex<HashMap<CallHash, Slot>>,
     counters: Counters,
 }
@@ -124,8 +133,11 @@ impl JudgeService {
     pub fn new(parts: ServiceParts) -> Self {
         Self {
             permits: Semaphore::new(parts.concurrency.max(1)),
+            deadline: parts
+                .deadline
+                .and_then(|after| tokio::time::Instant::now().checked_add(after)),
             parts,
-            breakers: Mutex::default(),
+            endpoints: Mutex::default(),
             under_way: Mutex::default(),
             counters: Counters::default(),
         }
@@ -136,11 +148,12 @@ impl JudgeService {
     /// # Errors
     /// [`Unanswered`].
     pub async fn answer(&self, call: &Call, label: CallLabel<'_>) -> Result<Reply, Unanswered> {
-        self.answer_within(call, label, self.parts.retries.attempts)
+        self.answer_within(call, label, Some(self.parts.retries.attempts))
             .await
     }
 
-    /// The same, where whoever asks counts failed calls itself: none is repeated here.
+    /// The same, where whoever asks counts failed calls itself: none is repeated here, and an endpoint that fails, or asks for a
+    /// wait, holds none back. What counts as a failed call was made.
     ///
     /// # Errors
     /// [`Unanswered`].
@@ -149,14 +162,14 @@ impl JudgeService {
         call: &Call,
         label: CallLabel<'_>,
     ) -> Result<Reply, Unanswered> {
-        self.answer_within(call, label, 1).await
+        self.answer_within(call, label, None).await
     }
 
     async fn answer_within(
         &self,
         call: &Call,
         label: CallLabel<'_>,
-        attempts: u32,
+        attempts: Option<u32>,
     ) -> Result<Reply, Unanswered> {
         let endpoint = (self.parts.endpoint)(&call.model);
         let hash = call.hash(&endpoint);
@@ -198,7 +211,7 @@ impl JudgeService {
         endpoint: &str,
         hash: &CallHash,
         label: CallLabel<'_>,
-        attempts: u32,
+        attempts: Option<u32>,
     ) -> Result<Reply, Unanswered> {
         if let Some(reply) = self.known(hash)? {
             return Ok(reply);
@@ -207,6 +220,7 @@ impl JudgeService {
             if self.asked_elsewhere(hash)? {
                 return Err(Unanswered::AskedElsewhere);
             }
+            self.check_deadline()?;
             return Err(match desk.put(call, hash, label, &self.parts.budget) {
                 Ok(()) => Unanswered::InBatch,
                 Err(PutError::Capped(e)) => Unanswered::Capped(e.to_string()),
@@ -218,10 +232,13 @@ impl JudgeService {
         let Some(judge) = &self.parts.judge else {
             return Err(Unanswered::NotInLedger);
         };
-        let breaker = {
-            let mut breakers = self.breakers.lock().unwrap_or_else(PoisonError::into_inner);
-            let fresh = || Arc::new(Breaker::new(self.parts.breaker));
-            Arc::clone(breakers.entry(endpoint.to_owned()).or_insert_with(fresh))
+        let state = {
+            let mut endpoints = self
+                .endpoints
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            let fresh = || Endpoint::new(self.parts.breaker);
+            Arc::clone(endpoints.entry(endpoint.to_owned()).or_insert_with(fresh))
         };
         let asking = Asking {
             call,
@@ -229,6 +246,7 @@ impl JudgeService {
             hash,
             label,
             price: self.parts.prices.of(&call.model),
+            through: attempts.map(|_| (state.as_ref(), state.turnstile.ticket())),
         };
         let mut attempt = 1;
         let mut permit = None;
@@ -236,62 +254,89 @@ impl JudgeService {
             if self.asked_elsewhere(hash)? {
                 // Whoever waits for another run takes nobody's place.
                 permit = None;
-                if let Some(reply) = self.wait_for_other(hash).await? {
+                if let Some(reply) = self.in_time(self.wait_for_other(hash)).await?? {
                     return Ok(reply);
                 }
             }
             if permit.is_none() {
                 // The semaphore is never closed.
-                permit = self.permits.acquire().await.ok();
+                permit = self.in_time(self.permits.acquire()).await?.ok();
             }
-            let error = match self.send(&asking, judge.as_ref(), &breaker).await? {
+            let error = match self.send(&asking, judge.as_ref(), attempt).await? {
                 Sent::Answered(reply) => return Ok(reply),
                 Sent::TakenElsewhere => continue,
                 Sent::Failed(error) => error,
             };
-            let wait = error
-                .retry_after
-                .unwrap_or_default()
-                .max(self.backoff(hash, attempt));
-            if !error.kind.passes() || attempt >= attempts || wait > self.parts.retries.patience {
+            let too_long = error.retry_after > Some(self.parts.retries.patience);
+            if !error.kind.passes() || attempt >= attempts.unwrap_or(1) || too_long {
                 return Err(Unanswered::Failed {
                     code: error.kind.code(),
                     message: error.message,
                 });
             }
+            let wait = self.wait_after(&error, hash, attempt);
             tracing::debug!(%hash, attempt, seconds = wait.as_secs_f64(), error = %error.message, "trying again");
-            tokio::time::sleep(wait).await;
+            self.rest(wait).await?;
             attempt += 1;
         }
     }
 
-    /// Sends a call once, when breaker, budget, rates and other runs let it. The question is claimed only while it is under way:
-    /// a run that waits for its turn holds up no other.
+    /// Sends a call once, when breaker, endpoint, budget, rates and other runs let it. The question is claimed only while it is
+    /// under way: a run that waits for its turn holds up no other. Room in the budget is held only by calls that have all else
+    /// that they wait for: it is put back without anybody's help.
     async fn send(
         &self,
         asking: &Asking<'_>,
         judge: &dyn Judge,
-        breaker: &Breaker,
+        attempt: u32,
     ) -> Result<Sent, Unanswered> {
         let Asking {
-            call, hash, price, ..
+            call,
+            hash,
+            price,
+            through,
+            ..
         } = *asking;
         let budget = &self.parts.budget;
-        let leave = breaker.leave().await.map_err(|e| Unanswered::Failed {
-            code: "endpoint_down",
-            message: e.to_string(),
-        })?;
-        let aside = budget
-            .set_aside(call, price)
-            .map_err(|e| Unanswered::Capped(e.to_string()))?;
+        self.check_deadline()?;
+        let leave = match through {
+            None => None,
+            Some((endpoint, _)) => {
+                let leave = self.in_time(endpoint.breaker.leave()).await?;
+                Some(leave.map_err(|e| Unanswered::Failed {
+                    code: "endpoint_down",
+                    message: e.to_string(),
+                })?)
+            }
+        };
         let tokens = call.usual_prompt_tokens() + u64::from(call.max_output_tokens);
-        if let Err(e) = self.parts.gate.pass(tokens).await {
-            budget.give_back(aside);
-            return Err(Unanswered::Failed {
-                code: "rate_limit_too_small",
-                message: e.to_string(),
+        let (passage, aside) = loop {
+            let passage = match through {
+                None => None,
+                Some((endpoint, ticket)) => {
+                    let passed = endpoint.turnstile.pass(ticket, self.deadline).await;
+                    Some(passed.map_err(|TooLate| Unanswered::DeadlinePassed)?)
+                }
+            };
+            let aside = self.in_time(budget.set_aside(call, price)).await?;
+            let aside = aside.map_err(|e| Unanswered::Capped(e.to_string()))?;
+            let passed = self.in_time(self.parts.gate.pass(tokens)).await;
+            let passed = passed.and_then(|passed| {
+                passed.map_err(|e| Unanswered::Failed {
+                    code: "rate_limit_too_small",
+                    message: e.to_string(),
+                })
             });
-        }
+            if let Err(unanswered) = passed.and_then(|()| self.check_deadline()) {
+                budget.give_back(aside);
+                return Err(unanswered);
+            }
+            match &passage {
+                // The endpoint asked for a wait meanwhile.
+                Some(passage) if !passage.is_open() => budget.give_back(aside),
+                _ => break (passage, aside),
+            }
+        };
         let claim = match self.parts.ledger.claim(hash).map_err(in_ledger) {
             Ok(Some(claim)) => claim,
             other => {
@@ -324,9 +369,23 @@ impl JudgeService {
             Err(e) => e.usage.or_else(|| billed_for_failure(e.kind)),
         };
         budget.settle(aside, usage, price);
-        match &outcome {
-            Err(e) if e.kind.passes() => leave.failed(&e.message),
-            _ => leave.answered(),
+        if let Some((leave, passage)) = leave.zip(passage) {
+            match &outcome {
+                Err(e) if e.kind.passes() => {
+                    // Calls that left before the endpoint asked for a wait say nothing new of it.
+                    let news = match self.pause(e, hash, attempt) {
+                        Some(pause) => passage.paused(pause),
+                        None => true,
+                    };
+                    if news {
+                        leave.failed(&e.message);
+                    }
+                }
+                _ => {
+                    passage.answered();
+                    leave.answered();
+                }
+            }
         }
         let record = Attempt {
             status: outcome
@@ -401,18 +460,6 @@ impl JudgeService {
         }
     }
 
-    /// Doubling waits, each between a half and the whole of its length: rows that failed together must not come back together.
-    fn backoff(&self, hash: &CallHash, attempt: u32) -> Duration {
-        let retries = &self.parts.retries;
-        let whole = retries
-            .wait
-            .saturating_mul(1 << (attempt - 1).min(16))
-            .min(retries.longest_wait);
-        let digest = blake3::hash(format!("{hash} {attempt}").as_bytes());
-        let share = f64::from(digest.as_bytes()[0]) / 255.0;
-        whole.mul_f64(0.5 + share / 2.0)
-    }
-
     /// The hash of a call where this service asks it.
     pub fn hash(&self, call: &Call) -> CallHash {
         call.hash(&(self.parts.endpoint)(&call.model))
@@ -426,61 +473,6 @@ impl JudgeService {
     /// What is spent or set aside.
     pub fn spent(&self) -> Spent {
         self.parts.budget.spent()
-    }
-
-    /// What comes back from batches of earlier runs, before this one asks.
-    ///
-    /// # Errors
-    /// [`BatchDeskError`].
-    pub async fn collect_batches(&self) -> Result<(), BatchDeskError> {
-        if let Some(desk) = &self.parts.batches {
-            desk.collect(Some(&self.parts.budget)).await?;
-        }
-        Ok(())
-    }
-
-    /// Submits the calls that wait for a batch, and waits for results until that moment, looking every `pause`. True if
-    /// something came, so that asking again brings further.
-    ///
-    /// # Errors
-    /// [`BatchDeskError`].
-    pub async fn go_on_with_batches(
-        &self,
-        until: Instant,
-        pause: Duration,
-    ) -> Result<bool, BatchDeskError> {
-        let Some(desk) = &self.parts.batches else {
-            return Ok(false);
-        };
-        let left_out = desk.submit(&self.parts.budget).await?;
-        if until <= Instant::now() {
-            return Ok(false);
-        }
-        let collected = desk.wait(until, pause, Some(&self.parts.budget)).await?;
-        let mut further = collected.answered + collected.failed + collected.again > 0;
-        let elsewhere = left_out + self.counters.counts().asked_elsewhere;
-        let left = until.saturating_duration_since(Instant::now());
-        if !further && elsewhere > 0 && !left.is_zero() {
-            // Other runs will have answered some of it.
-            tokio::time::sleep(pause.min(left)).await;
-            further = true;
-        }
-        if further {
-            self.counters.ask_anew();
-        }
-        Ok(further)
-    }
-
-    /// What batches came to so far; none if this service submits none.
-    ///
-    /// # Errors
-    /// [`LedgerError`].
-    pub fn batches(&self) -> Result<Option<BatchCounts>, LedgerError> {
-        self.parts
-            .batches
-            .as_ref()
-            .map(BatchDesk::counts)
-            .transpose()
     }
 
     /// The ledger.

@@ -105,6 +105,7 @@ impl Unjudged {
             Unanswered::Capped(_) => "cap_reached",
             Unanswered::NotInLedger => "not_in_ledger",
             Unanswered::InBatch => "in_batch",
+            Unanswered::DeadlinePassed => "deadline_passed",
             Unanswered::AskedElsewhere => "asked_elsewhere",
             Unanswered::Ledger(_) => "ledger",
             Unanswered::Failed { code, .. } => code,

@@ -7,6 +7,7 @@ mod choice;
 pub mod comparison;
 mod comparison_tables;
 mod conversations_of_turns;
+mod deadline;
 mod faults;
 mod interrupted;
 mod ledger;

@@ -166,7 +166,9 @@ impl BatchDesk {
             return Ok(());
         }
         let price = self.prices.of_batch(&call.model);
-        let aside = budget.set_aside(call, price).map_err(PutError::Capped)?;
+        let aside = budget
+            .set_aside_at_once(call, price)
+            .map_err(PutError::Capped)?;
         let line = Line {
             request: BatchRequest {
                 hash: hash.as_str().to_owned(),

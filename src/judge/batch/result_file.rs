@@ -200,7 +200,10 @@ fn outcome(response: &Value, error: &Value) -> BatchOutcome {
 fn reply(status: Option<u16>, body: &Value) -> BatchOutcome {
     let choice = &body["choices"][0];
     let usage = usage(&body["usage"]);
-    if let Some(text) = text(&choice["message"]["content"]) {
+    // As with single calls: a message that neither says a word nor ended for a reason is none.
+    let ended = choice["finish_reason"].is_string();
+    let text = text(&choice["message"]["content"]).filter(|text| ended || !text.is_empty());
+    if let Some(text) = text {
         return BatchOutcome::Reply(BatchReply {
             text,
             model: body["model"].as_str().map(str::to_owned),

@@ -105,6 +105,118 @@ fn a_file_that_is_no_ledger_is_refused_by_name() {
     );
 }
 
+/// Whatever it holds and in whatever mode: not a byte of a foreign database changes, and it is called foreign.
+#[test]
+fn a_foreign_database_stays_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, made) in [
+        ("plain", "CREATE TABLE t (x)"),
+        ("later", "CREATE TABLE t (x); PRAGMA user_version = 99"),
+        (
+            "marked",
+            "PRAGMA application_id = 7; PRAGMA user_version = 99",
+        ),
+        ("logged", "PRAGMA journal_mode = WAL; CREATE TABLE t (x)"),
+    ] {
+        let path = folder.path().join(name);
+        let open = Connection::open(&path).unwrap();
+        open.execute_batch(made).unwrap();
+        if name == "logged" {
+            // As a killed program leaves its log.
+            std::mem::forget(open);
+        }
+        let before = std::fs::read(&path).unwrap();
+        let beside = std::fs::read_dir(folder.path()).unwrap().count();
+        for opened in [Ledger::open(&path), Ledger::open_to_read(&path)] {
+            let message = opened.unwrap_err().to_string();
+            assert!(message.contains("something else"), "{name}: {message}");
+        }
+        assert_eq!(std::fs::read(&path).unwrap(), before, "{name}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), beside);
+    }
+}
+
+/// Replies of earlier versions that were none: gone where the ledger can be written, and not found where it can't.
+#[test]
+fn empty_replies_of_responses_without_a_message_are_no_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    let none = Reply {
+        text: String::new(),
+        usage: None,
+        ..reply()
+    };
+    let empty = Reply {
+        text: String::new(),
+        ..reply()
+    };
+    let kept = [("none", &none), ("empty", &empty), ("good", &reply())];
+    {
+        let ledger = Ledger::open(&path).unwrap();
+        for (asked, reply) in kept {
+            let attempt = Attempt {
+                status: "answered",
+                message: None,
+                usage: reply.usage,
+                cost: None,
+                latency: Duration::ZERO,
+            };
+            let (call, hash) = (call(asked), call(asked).hash("here"));
+            ledger
+                .record(&hash, &call, "here", LABEL, &attempt, Some(reply))
+                .unwrap();
+        }
+        let answer = ledger.answer(&call("none").hash("here")).unwrap();
+        assert_eq!(answer, Some(none.clone()), "one of this version");
+    }
+    let as_before = Connection::open(&path).unwrap();
+    as_before.pragma_update(None, "user_version", 3).unwrap();
+    as_before.close().unwrap();
+    let found = |ledger: &Ledger| {
+        kept.map(|(asked, _)| ledger.answer(&call(asked).hash("here")).unwrap().is_some())
+    };
+    let blocked = folder.path().join("ledger.db-shm");
+    std::os::unix::fs::symlink("/nowhere/at-all", &blocked).unwrap();
+    assert_eq!(
+        found(&Ledger::open_to_read(&path).unwrap()),
+        [false, true, true]
+    );
+    std::fs::remove_file(&blocked).unwrap();
+    assert_eq!(found(&Ledger::open(&path).unwrap()), [false, true, true]);
+}
+
+/// Where SQLite's files beside the ledger can't be made, as on read-only media.
+#[test]
+fn a_ledger_that_cannot_be_written_can_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger ?#%.db");
+    let (asked, hash) = (call("a"), call("a").hash("here"));
+    let answered = Attempt {
+        status: "answered",
+        message: None,
+        usage: reply().usage,
+        cost: None,
+        latency: Duration::ZERO,
+    };
+    let writing = Ledger::open(&path).unwrap();
+    writing
+        .record(&hash, &asked, "here", LABEL, &answered, Some(&reply()))
+        .unwrap();
+    drop(writing);
+    let blocked = folder.path().join("ledger ?#%.db-shm");
+    std::os::unix::fs::symlink("/nowhere/at-all", &blocked).unwrap();
+    assert!(Ledger::open(&path).is_err());
+    let reading = Ledger::open_to_read(&path).unwrap();
+    assert_eq!(reading.answer(&hash).unwrap(), Some(reply()));
+    assert!(!reading.asked_elsewhere(&hash).unwrap());
+    assert_eq!(reading.in_batch(&hash).unwrap(), None);
+    assert!(reading.claim(&call("b").hash("here")).is_err());
+    // Answers that are not in the file yet would be missed.
+    std::fs::write(folder.path().join("ledger ?#%.db-wal"), "not empty").unwrap();
+    let message = Ledger::open_to_read(&path).unwrap_err().to_string();
+    assert!(message.contains("-wal"), "{message}");
+}
+
 fn rows(ledger: &Ledger) -> u64 {
     let connection = ledger.connection();
     let count = connection.query_row("SELECT count(*) FROM claims", [], |row| row.get(0));

@@ -17,7 +17,7 @@ pub struct CallCounts {
     pub answered: u64,
     /// Failed for good.
     pub failed: u64,
-    /// Not sent, because a cap was reached, nothing may be sent, they wait for a batch, or another run asks them.
+    /// Not sent, because a cap or the deadline was reached, nothing may be sent, they wait for a batch, or another run asks them.
     pub withheld: u64,
     /// Those of them that a cap held back.
     pub capped: u64,

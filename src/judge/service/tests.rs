@@ -52,6 +52,7 @@ fn a_run_that_asks_without_end_is_not_waited_for_without_end() {
         breaker: BreakerRules::default(),
         concurrency: 1,
         timeout: brief,
+        deadline: None,
         secrets: ProviderSettings::default().secrets(),
     });
     let (asked, hash) = (call("a"), call("a").hash("here"));

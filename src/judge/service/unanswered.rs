@@ -14,6 +14,11 @@ pub enum Unanswered {
         "not judged yet: the question waits for the result of a batch; collect it with `nightmill judge --collect`, or run again"
     )]
     InBatch,
+    /// The run's deadline came before the call could be begun.
+    #[error(
+        "not judged: --judge-deadline was over before the question could be asked; run again to go on"
+    )]
+    DeadlinePassed,
     /// Another run has been asking the same for longer than its retries can take.
     #[error("not judged: another run has been asking the same question for long; run again")]
     AskedElsewhere,
@@ -35,7 +40,11 @@ impl Unanswered {
     pub fn pending(&self) -> bool {
         matches!(
             self,
-            Self::Capped(_) | Self::NotInLedger | Self::InBatch | Self::AskedElsewhere
+            Self::Capped(_)
+                | Self::NotInLedger
+                | Self::InBatch
+                | Self::DeadlinePassed
+                | Self::AskedElsewhere
         )
     }
 }

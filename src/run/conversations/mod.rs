@@ -284,6 +284,7 @@ async fn ask(
             Unanswered::Capped(_)
             | Unanswered::NotInLedger
             | Unanswered::InBatch
+            | Unanswered::DeadlinePassed
             | Unanswered::AskedElsewhere => {
                 let hash = service.hash(&call);
                 return Ok(Asked::Pending(unanswered.to_string(), hash));

@@ -60,6 +60,7 @@ fn service(script: Option<&Arc<Script>>, ledger: &Path, caps: Caps) -> JudgeServ
         breaker: BreakerRules::default(),
         concurrency: 4,
         timeout: std::time::Duration::from_secs(10),
+        deadline: None,
         secrets: ProviderSettings::default().secrets(),
     })
 }

@@ -17,7 +17,10 @@ impl<'r> Answers<'r> {
     /// [`RunError::Request`] if the file is no ledger.
     pub fn of(judge: &'r JudgeRequest) -> Result<Self, RunError> {
         // Opening would make one.
-        let ledger = judge.ledger.exists().then(|| Ledger::open(&judge.ledger));
+        let ledger = judge
+            .ledger
+            .exists()
+            .then(|| Ledger::open_to_read(&judge.ledger));
         let ledger = ledger
             .transpose()
             .map_err(|e| RunError::Request(e.to_string()))?;

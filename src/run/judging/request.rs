@@ -42,6 +42,8 @@ pub struct JudgeRequest {
     pub concurrency: usize,
     /// Longest wait for an answer.
     pub timeout: Duration,
+    /// After so long, from its start on, the run begins no call and no wait that would end later.
+    pub deadline: Option<Duration>,
     /// Which traces are judged.
     pub filters: TraceFilters,
     /// Which of those, by a condition on their signals.
@@ -189,7 +191,11 @@ impl JudgeRequest {
                 self.ledger.display()
             )));
         }
-        let ledger = Arc::new(Ledger::open(&self.ledger).map_err(|e| request(&e))?);
+        let ledger = match self.replay {
+            true => Ledger::open_to_read(&self.ledger),
+            false => Ledger::open(&self.ledger),
+        };
+        let ledger = Arc::new(ledger.map_err(|e| request(&e))?);
         let batches = match client.zip(self.batches) {
             None => None,
             Some((client, rules)) => {
@@ -211,6 +217,7 @@ impl JudgeRequest {
             breaker: BreakerRules::default(),
             concurrency: self.concurrency,
             timeout: self.timeout,
+            deadline: self.deadline,
             secrets: self.provider.secrets(),
         }))
     }

@@ -1,5 +1,6 @@
 //! Faults of endpoints and networks: waited out where that helps, else one trace's failure and never a score.
 
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::scene::{SEVEN, Scene, case_of, expect, id, reply_to, stage, traces};
@@ -187,6 +188,97 @@ fn a_fault_that_stays_fails_the_trace_with_its_reason() {
         assert_eq!(summary["failed_signals"], 2);
         assert_eq!(summary["judge"]["calls"]["failed"], 2);
     }
+}
+
+/// Status 200 and no message: the error that stands in its place counts, else it is no answer. None of it is kept.
+#[test]
+fn a_body_without_a_message_is_no_answer() {
+    let bodies = [
+        r#"{"error": {"code": 502, "message": "the upstream is away"}}"#,
+        r#"{"error": {"code": 429, "message": "slow down"}, "choices": []}"#,
+        r#"{"choices": [{"error": {"code": 502, "message": "it broke off"}, "finish_reason": "error",
+            "message": {"role": "assistant", "content": "{"confidence": 0.1}"}}]}"#,
+        r#"{"choices": [{"message": {"role": "assistant", "content": ""}}]}"#,
+        r#"{"choices": []}"#,
+        "[1,2]",
+        "null",
+    ];
+    for body in bodies {
+        let asked = recovers(2, &[], move |asked| match asked.attempt {
+            0 => Answer::Garbage(body.as_bytes().to_vec()),
+            _ => good(asked),
+        });
+        assert!(between(&asked, 0) >= Duration::from_millis(500), "{body}");
+    }
+    for (body, code, words, tries) in [
+        (bodies[0], "server_error", "the upstream is away", 2),
+        (bodies[4], "garbled_answer", "no message", 2),
+        (
+            r#"{"error": {"code": 404, "message": "no such model"}}"#,
+            "refused",
+            "no such model",
+            1,
+        ),
+    ] {
+        let scene = Scene::new(&traces(1));
+        let judge = ScriptedJudge::start(move |asked| match asked.attempt < tries {
+            true => Answer::Garbage(body.as_bytes().to_vec()),
+            false => good(asked),
+        });
+        let mut command = scene.judge(&judge.url(), "confidence", "run");
+        expect(3, command.args(["--judge-tries", "2"]));
+        assert_eq!(judge.prompt_count(), tries, "{body}");
+        let row = score(&scene.at("run"), &id(0), "confidence");
+        assert_eq!(row.status, "FAILED", "{body}");
+        let reason = &row.reason;
+        assert!(reason.contains(code) && reason.contains(words), "{reason}");
+        let spend = summary(&scene.at("run"))["judge"]["spend"][0].clone();
+        assert_eq!(spend["answered"], 0, "{body}");
+        expect(0, &mut scene.judge(&judge.url(), "confidence", "again"));
+    }
+}
+
+/// A provider that takes five requests in any second and says when to come again: everything is answered in the end, and what is
+/// turned away is little.
+#[test]
+fn a_rate_limit_that_says_when_to_come_again_fails_nothing() {
+    const TRACES: usize = 31;
+    let scene = Scene::new(&traces(TRACES));
+    let taken: Mutex<Vec<Instant>> = Mutex::default();
+    let judge = ScriptedJudge::start(move |asked| {
+        let mut taken = taken.lock().unwrap();
+        taken.retain(|at| at.elapsed() < Duration::from_secs(1));
+        if taken.len() >= 5 {
+            return Answer::status(429, &[("Retry-After", "1")], "slow down");
+        }
+        taken.push(Instant::now());
+        good(asked)
+    });
+    let mut command = scene.judge(&judge.url(), "confidence", "run");
+    expect(0, command.args(["--judge-concurrency", "16"]));
+    let asked = judge.prompt_count();
+    assert!(asked <= 3 * TRACES, "{asked} requests");
+}
+
+/// While the endpoint asks for a wait, no other call leaves; afterwards they do not come all at once.
+#[test]
+fn a_wait_that_one_call_is_told_holds_for_all() {
+    const TRACES: usize = 12;
+    let wait = Duration::from_secs(1);
+    let scene = Scene::new(&traces(TRACES));
+    let judge = ScriptedJudge::start(|asked| match asked.number {
+        0 | 1 => Answer::status(429, &[("Retry-After", "1")], "slow down"),
+        // Others come while the first one is under way.
+        _ => Answer::later(Duration::from_millis(100), reply_to(asked, 0.75)),
+    });
+    let mut command = scene.judge(&judge.url(), "confidence", "run");
+    expect(0, command.args(["--judge-concurrency", "2"]));
+    let asked = judge.prompts();
+    assert_eq!(asked.len(), TRACES + 2);
+    let quiet = asked[2].at.duration_since(asked[0].at);
+    assert!(quiet >= wait, "{quiet:?}");
+    // The first one goes alone.
+    assert!(between(&asked, 2) >= Duration::from_millis(90));
 }
 
 /// A failure is not kept: the next run asks again, and only for what failed.

@@ -97,6 +97,31 @@ fn replaying_an_empty_ledger_leaves_every_score_pending() {
     }
 }
 
+/// As on read-only media: what SQLite keeps beside its file can't be made.
+#[test]
+fn a_ledger_that_cannot_be_written_is_replayed_and_planned_with() {
+    let scene = Scene::new(&traces(2));
+    let judge = ScriptedJudge::start(script);
+    let url = judge.url();
+    expect(0, &mut scene.judge(&url, "confidence", "run"));
+    std::os::unix::fs::symlink("/nowhere/at-all", scene.at("ledger.db-shm")).unwrap();
+    let before = std::fs::read(scene.at("ledger.db")).unwrap();
+    let mut replay = scene.judge(&url, "confidence", "replayed");
+    expect(0, replay.arg("--replay"));
+    assert_same_tables(&scene.at("run"), &scene.at("replayed"));
+    let mut plan = program();
+    plan.arg("plan").arg(scene.at("traces.jsonl"));
+    plan.args(["--metrics", "confidence", "--judge", "openai/test"]);
+    plan.args(["--judge-url", &url, "--json", "--ledger"]);
+    let planned = expect(0, plan.arg(scene.at("ledger.db")));
+    let planned: serde_json::Value = serde_json::from_str(&planned.stdout).unwrap();
+    assert_eq!(planned["total"]["known"], 2, "{planned}");
+    // Whoever asks must be able to keep the answers.
+    expect(2, &mut scene.judge(&url, "confidence", "asked"));
+    assert_eq!(judge.prompt_count(), 2);
+    assert_eq!(std::fs::read(scene.at("ledger.db")).unwrap(), before);
+}
+
 #[test]
 fn replaying_a_ledger_that_is_not_there_makes_none() {
     let scene = Scene::new(&traces(1));

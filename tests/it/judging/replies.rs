@@ -1,5 +1,7 @@
 //! Replies that are no good, or only look like it: read, mended by one more turn, or failed; never a made-up score.
 
+use std::time::{Duration, Instant};
+
 use super::scene::{Scene, case_of, expect, id, traces};
 use super::tables::{Score, assert_same_tables, score};
 use crate::scripted_judge::{Answer, Asked, ScriptedJudge};
@@ -192,6 +194,25 @@ fn a_later_attempt_may_still_succeed() {
         _ => Answer::reply(GOOD),
     });
     assert_eq!((asked.len(), row.raw), (5, Some(0.75)));
+}
+
+/// However badly the endpoint does, the compatible policy makes its six calls and waits for nothing.
+#[test]
+fn the_compatible_policy_holds_no_call_back() {
+    const TRACES: usize = 5;
+    let waits = [("retry-after", "5")];
+    for (status, headers) in [(500, &[][..]), (429, &waits[..])] {
+        let scene = Scene::new(&traces(TRACES));
+        let headers = headers.to_vec();
+        let judge = ScriptedJudge::start(move |_| Answer::status(status, &headers, "down"));
+        let mut command = scene.judge(&judge.url(), "confidence", "run");
+        let started = Instant::now();
+        expect(3, command.args(["--judge-policy", "compat"]));
+        assert!(started.elapsed() < Duration::from_secs(4), "{status}");
+        assert_eq!(judge.prompt_count(), 6 * TRACES, "{status}");
+        let sent = summary(&scene.at("run"))["judge"]["calls"]["sent"].clone();
+        assert_eq!(sent, 6 * TRACES, "{status}");
+    }
 }
 
 /// The compatible policy: at once plain after any failure, without repair text, three times.

@@ -1,0 +1,104 @@
+//! How long calls wait: between tries, for their endpoint, and never beyond the deadline of the run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{JudgeService, Unanswered};
+use crate::judge::breaker::{Breaker, BreakerRules};
+use crate::judge::call::{CallError, CallHash};
+use crate::judge::turnstile::Turnstile;
+
+/// What is known of an endpoint's state, for all calls to it.
+#[derive(Debug)]
+pub(super) struct Endpoint {
+    pub breaker: Breaker,
+    pub turnstile: Turnstile,
+}
+
+impl Endpoint {
+    pub fn new(rules: BreakerRules) -> Arc<Self> {
+        Arc::new(Self {
+            breaker: Breaker::new(rules),
+            turnstile: Turnstile::default(),
+        })
+    }
+}
+
+impl JudgeService {
+    /// What comes in time; the run's deadline ends the wait for it.
+    pub(super) async fn in_time<T>(
+        &self,
+        awaited: impl Future<Output = T>,
+    ) -> Result<T, Unanswered> {
+        match self.deadline {
+            None => Ok(awaited.await),
+            Some(deadline) => {
+                let came = tokio::time::timeout_at(deadline, awaited).await;
+                came.map_err(|_| Unanswered::DeadlinePassed)
+            }
+        }
+    }
+
+    /// Whether a call may still be begun.
+    pub(super) fn check_deadline(&self) -> Result<(), Unanswered> {
+        match self.deadline {
+            Some(deadline) if deadline <= Instant::now() => Err(Unanswered::DeadlinePassed),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sleeps, unless that would end after the deadline.
+    pub(super) async fn rest(&self, wait: Duration) -> Result<(), Unanswered> {
+        let until = Instant::now() + wait;
+        if self.deadline.is_some_and(|deadline| until > deadline) {
+            return Err(Unanswered::DeadlinePassed);
+        }
+        tokio::time::sleep_until(until).await;
+        Ok(())
+    }
+
+    /// The pause of the endpoint after a failed try: what the provider asks for, and up to a quarter more, so that programs that
+    /// were turned away together do not come back together. None if it asks for no wait, or for one that nobody waits for.
+    pub(super) fn pause(
+        &self,
+        error: &CallError,
+        hash: &CallHash,
+        attempt: u32,
+    ) -> Option<Duration> {
+        let asked = error.retry_after.filter(|_| error.kind.passes())?;
+        let waited_for = !asked.is_zero() && asked <= self.parts.retries.patience;
+        waited_for.then(|| asked.mul_f64(1.0 + share(hash, attempt) / 4.0))
+    }
+
+    /// How long a call rests by itself before its next try. Where its endpoint pauses for longer than a first wait, that is all.
+    pub(super) fn wait_after(&self, error: &CallError, hash: &CallHash, attempt: u32) -> Duration {
+        match self.pause(error, hash, attempt) {
+            None => self.backoff(hash, attempt),
+            Some(pause) => {
+                let first = self.backoff(hash, 1);
+                match pause < first {
+                    true => first,
+                    false => Duration::ZERO,
+                }
+            }
+        }
+    }
+
+    /// Doubling waits, each between a half and the whole of its length: rows that failed together must not come back together.
+    fn backoff(&self, hash: &CallHash, attempt: u32) -> Duration {
+        let retries = &self.parts.retries;
+        let whole = retries
+            .wait
+            .saturating_mul(1 << (attempt - 1).min(16))
+            .min(retries.longest_wait);
+        whole.mul_f64(0.5 + share(hash, attempt) / 2.0)
+    }
+}
+
+/// From 0 to 1, by chance as it were, and the same each time.
+fn share(hash: &CallHash, attempt: u32) -> f64 {
+    let digest = blake3::hash(format!("{hash} {attempt}").as_bytes());
+    f64::from(digest.as_bytes()[0]) / 255.0
+}
