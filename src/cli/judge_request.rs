@@ -6,14 +6,12 @@ use std::time::Duration;
 
 use super::judge_file::JudgeFile;
 use super::request::{count, one_of, wrong};
-use crate::config::{
-    JudgeSettings, Settings, SettingsError, number_pairs, secrets_of_url, split_pairs,
-};
+use crate::config::{JudgeSettings, Settings, SettingsError, number_pairs, split_pairs};
 use crate::judge::batch::BatchLimits;
 use crate::judge::conversation::ConversationJudge;
 use crate::judge::{
     AskingRules, Caps, Policy, PriceTable, ProviderSettings, RateLimits, Retries, Temperature,
-    WhenTooLong, key_of_file, resolve, with_variables,
+    WhenTooLong, key_of_file, resolve, url_fault, with_variables,
 };
 use crate::metric::{CONVERSATION, Method, find};
 use crate::run::{BatchRules, ConversationRequest, JudgeRequest, Rules};
@@ -180,11 +178,25 @@ fn model_of(
         .filter(|_| judged == [CONVERSATION])
         .and_then(|file| file.config.route(None, None));
     match settings.judge.judge.clone().or(configured) {
-        Some(model) => Ok(resolve(&model)),
+        Some(model) => named("judge", &model),
         None => wrong(format!(
             "the metric {first} asks a judge; name a model with --judge, as in --judge openai/gpt-4o-mini"
         )),
     }
+}
+
+/// The full name of a model.
+///
+/// # Errors
+/// If it is empty, or nothing but a provider.
+fn named(setting: &str, model: &str) -> Result<String, SettingsError> {
+    let model = model.trim();
+    if model.is_empty() || model.ends_with('/') {
+        return wrong(format!(
+            "--{setting} `{model}`: the name of the model is missing; name one, as in openai/gpt-4o-mini"
+        ));
+    }
+    Ok(resolve(model))
 }
 
 /// The seed of samples.
@@ -340,7 +352,8 @@ fn models(settings: &Settings, judged: &[&str]) -> Result<BTreeMap<String, Strin
                     "--judge-model {metric}: no judged metric of this run{near}"
                 ));
             }
-            Ok((metric, resolve(&model)))
+            let model = named(&format!("judge-model {metric}"), &model)?;
+            Ok((metric, model))
         })
         .collect()
 }
@@ -348,28 +361,24 @@ fn models(settings: &Settings, judged: &[&str]) -> Result<BTreeMap<String, Strin
 pub(super) fn provider(settings: &Settings) -> Result<ProviderSettings, SettingsError> {
     let given = &settings.judge;
     let secret = |e: crate::judge::SecretError| SettingsError(e.to_string());
-    let mut secrets = Vec::new();
-    let url = match &given.judge_url {
-        None => None,
+    let (url, filled) = match &given.judge_url {
+        None => (None, Vec::new()),
         Some(url) => {
-            let (url, values) = with_variables("judge-url", url).map_err(secret)?;
-            if !(url.starts_with("http://") || url.starts_with("https://")) {
-                return wrong(
-                    "--judge-url: expected a URL that begins with http:// or https://".into(),
-                );
+            let (url, filled) = with_variables("judge-url", url).map_err(secret)?;
+            if let Some(fault) = url_fault(&url) {
+                return wrong(format!("--judge-url: {fault}"));
             }
-            secrets = values;
-            secrets.extend(secrets_of_url(&url));
-            Some(url)
+            (Some(url), filled)
         }
     };
+    let mut secrets = Vec::new();
     let headers = pairs("judge-headers", given.judge_headers.as_deref())?
         .into_iter()
         .map(|(name, value)| {
-            Ok((
-                name,
-                with_variables("judge-headers", &value).map_err(secret)?.0,
-            ))
+            let (value, places) = with_variables("judge-headers", &value).map_err(secret)?;
+            let values = places.into_iter().filter_map(|place| value.get(place));
+            secrets.extend(values.map(str::to_owned));
+            Ok((name, value))
         })
         .collect::<Result<_, SettingsError>>()?;
     let key = given
@@ -380,6 +389,7 @@ pub(super) fn provider(settings: &Settings) -> Result<ProviderSettings, Settings
         .map_err(secret)?;
     Ok(ProviderSettings {
         secrets,
+        filled,
         url,
         key,
         headers,
@@ -492,6 +502,33 @@ fn filters(settings: &Settings) -> Result<TraceFilters, SettingsError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_model_has_a_name() {
+        for empty in ["", " ", "openai/"] {
+            let judge = JudgeSettings {
+                judge: Some(empty.into()),
+                ledger: Some("ledger.db".into()),
+                ..JudgeSettings::default()
+            };
+            let refused = questions(&judge, false, "--explain")
+                .unwrap_err()
+                .to_string();
+            assert!(refused.starts_with("--judge `"), "{refused}");
+            let judge = JudgeSettings {
+                judge: Some("openai/test".into()),
+                judge_model: Some(vec![format!("conversation={empty}")]),
+                ..judge
+            };
+            let refused = questions(&judge, false, "--explain")
+                .unwrap_err()
+                .to_string();
+            assert!(
+                refused.starts_with("--judge-model conversation"),
+                "{refused}"
+            );
+        }
+    }
 
     #[test]
     fn questions_name_who_asks_and_leave_the_scoring_of_traces_aside() {

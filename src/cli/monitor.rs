@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::monitor_flags::{AddArgs, MonitorCommand, SetArgs};
-use super::monitor_run::{Runner, check, kept_settings, metrics_of};
+use super::monitor_run::{Runner, check, kept_settings, masked, metrics_of};
 use super::{AnyError, Outcome, listing, outcome};
 use crate::analytics::Target;
 use crate::config::{SettingsError, number_pairs};
@@ -260,7 +260,8 @@ fn status(monitor: &Monitor) -> &'static str {
 /// Records that can't be read are named, and stop no other from being listed.
 fn list(store: &MonitorStore, json: bool) -> Result<Outcome, AnyError> {
     let monitor::Listing { monitors, damaged } = store.list()?;
-    listing::print(json, &monitors, || {
+    let shown: Vec<Monitor> = monitors.iter().map(without_secrets).collect();
+    listing::print(json, &shown, || {
         let header = ["id", "name", "status", "cadence", "next run", "last run"];
         let rows = monitors.iter().map(|monitor| {
             [
@@ -283,7 +284,17 @@ fn list(store: &MonitorStore, json: bool) -> Result<Outcome, AnyError> {
     })
 }
 
+/// A monitor as it may be shown: records of an earlier version may hold secrets.
+fn without_secrets(monitor: &Monitor) -> Monitor {
+    let mut shown = monitor.clone();
+    for (key, value) in &mut shown.settings {
+        *value = masked(key, value);
+    }
+    shown
+}
+
 fn show(monitor: &Monitor, json: bool) -> Result<(), AnyError> {
+    let monitor = &without_secrets(monitor);
     let filters = Value::Object(filters_of(monitor)?).to_string();
     listing::print(json, monitor, || {
         let mut lines = vec![

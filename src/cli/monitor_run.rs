@@ -10,6 +10,7 @@ use clap::{CommandFactory, Parser};
 use super::judge_request::{judge_model, sample_seed};
 use super::{AnyError, Outcome, request};
 use crate::config::{Settings, SettingsError};
+use crate::judge::{Written, masked_header, masked_url};
 use crate::metric::{Level, Method, SIGNALS, find};
 use crate::monitor::{FileMark, Monitor, Order, RunMade, RunMonitor};
 use crate::run::{CacheChoice, Progress, ScoreRequest, any_match, score};
@@ -59,10 +60,29 @@ pub(super) fn kept_settings(given: &[String]) -> Result<BTreeMap<String, String>
             true => std::path::absolute(&value)?.display().to_string(),
             false => value,
         };
+        if masked(&key, &value) != value {
+            let flag = key.replace('_', "-");
+            let problem = format!(
+                "--set {flag}: it holds a secret, and a monitor keeps none; write ${{NAME}} for a variable that holds it, or give {flag} in a settings file"
+            );
+            return Err(SettingsError(problem).into());
+        }
         kept.insert(key, value);
     }
     read_kept(&kept)?;
     Ok(kept)
+}
+
+/// A setting of a monitor as it may be shown: `${NAME}` stands for a secret, what is written out is masked.
+pub(super) fn masked(key: &str, value: &str) -> String {
+    match key {
+        "judge_url" => masked_url(value, Written::AsGiven),
+        "judge_headers" => {
+            let headers = value.split(',').map(masked_header);
+            headers.collect::<Vec<_>>().join(",")
+        }
+        _ => value.to_owned(),
+    }
 }
 
 /// The settings that a monitor keeps, as the flags they are.
@@ -321,9 +341,19 @@ mod tests {
             ("judge_only=name=x", "--filters"),
             ("no_cache=yes", "true or false"),
             ("window", "NAME=VALUE"),
+            ("judge_url=http://u:pw@h/v1", "${NAME}"),
+            ("judge-url=http://h/v1?k=ab", "settings file"),
+            ("judge_headers=x-title=a,x-key=ab", "${NAME}"),
+            ("judge-headers=Authorization: Bearer sk-1", "${NAME}"),
         ] {
             let error = kept(&[pair]).unwrap_err().to_string();
             assert!(error.contains(expected), "{pair}: {error}");
+        }
+        for good in [
+            "judge_url=http://u:${P}@h/v1?k=${K}&api-version=1",
+            "judge_headers=x-title=Night run,authorization=Bearer ${KEY}",
+        ] {
+            kept(&[good]).unwrap();
         }
     }
 

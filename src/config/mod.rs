@@ -12,7 +12,6 @@ use clap::Args;
 use serde::{Deserialize, Deserializer, Serialize};
 
 pub use judge::JudgeSettings;
-pub use recorded::secrets_of_url;
 
 /// Every setting, as given: nothing is checked yet. The names are flags (`--memory-limit`), keys of
 /// `nightmill.toml` (`memory_limit`) and, in capitals, variables (`NIGHTMILL_MEMORY_LIMIT`).
@@ -234,7 +233,7 @@ impl Settings {
     fn of_toml(text: &str) -> Result<Self, SettingsError> {
         let table: toml::Table = text
             .parse()
-            .map_err(|e: toml::de::Error| SettingsError(e.to_string()))?;
+            .map_err(|e: toml::de::Error| SettingsError(without_source(text, &e)))?;
         let keys = keys();
         if let Some(unknown) = table.keys().find(|key| !keys.contains(&key.as_str())) {
             return problem(format!(
@@ -245,7 +244,7 @@ impl Settings {
         }
         table
             .try_into()
-            .map_err(|e: toml::de::Error| SettingsError(e.to_string()))
+            .map_err(|e: toml::de::Error| SettingsError(without_source(text, &e)))
     }
 
     fn of_variables(variables: &[(String, String)]) -> Result<Self, SettingsError> {
@@ -312,23 +311,66 @@ impl Settings {
     }
 }
 
-/// `a=b` pairs.
+/// What is wrong in a TOML text, and where; not the line itself, which may hold a key.
+fn without_source(text: &str, error: &toml::de::Error) -> String {
+    let message = error.message().trim_end();
+    let Some(before) = error.span().and_then(|span| text.get(..span.start)) else {
+        return message.to_owned();
+    };
+    let line = before.matches('\n').count() + 1;
+    let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+    format!("line {line}, column {column}: {message}")
+}
+
+/// The setting whose values are keys.
+const HEADERS: &str = "judge-headers";
+/// Settings of a monitor, which may be headers and URLs.
+const SET: &str = "set";
+
+/// `a=b` pairs, each name once. Names of headers are the same in small and in capital letters.
 ///
 /// # Errors
-/// If an item has no `=`.
+/// If an item has no `=`, or a name comes twice. The message shows no value that may be a secret.
 pub fn split_pairs(
     setting: &str,
     items: &[String],
 ) -> Result<Vec<(String, String)>, SettingsError> {
-    items
-        .iter()
-        .map(|item| match item.split_once('=') {
-            Some((key, value)) if !key.trim().is_empty() => {
-                Ok((key.trim().to_owned(), value.trim().to_owned()))
+    let mut pairs: Vec<(String, String)> = Vec::with_capacity(items.len());
+    for (at, item) in items.iter().enumerate() {
+        let number = at + 1;
+        let (key, value) = match item.split_once('=') {
+            Some((key, value)) if !key.trim().is_empty() => (key.trim(), value.trim()),
+            _ if setting == HEADERS => {
+                return problem(format!(
+                    "--{HEADERS}: header {number} has no `=`: expected NAME=VALUE; a comma begins the next header, so a value with a \
+                     comma goes into a variable, as ${{NAME}}"
+                ));
             }
-            _ => problem(format!("--{setting} {item}: expected NAME=VALUE")),
-        })
-        .collect()
+            _ if setting == SET && !item.chars().all(is_of_name) => {
+                return problem(format!("--{SET}, number {number}: expected NAME=VALUE"));
+            }
+            _ => return problem(format!("--{setting} {item}: expected NAME=VALUE")),
+        };
+        let same = |other: &str| match setting {
+            HEADERS => other.eq_ignore_ascii_case(key),
+            _ => other == key,
+        };
+        if pairs.iter().any(|(earlier, _)| same(earlier)) {
+            return problem(match setting {
+                // What comes before a `=` may be a key whose header has none.
+                HEADERS => {
+                    format!("--{HEADERS}: header {number} was given before; give each name once")
+                }
+                _ => format!("--{setting} {key}: given twice"),
+            });
+        }
+        pairs.push((key.to_owned(), value.to_owned()));
+    }
+    Ok(pairs)
+}
+
+fn is_of_name(c: char) -> bool {
+    c.is_ascii_lowercase() || c == '-' || c == '_'
 }
 
 /// `a=number` pairs.
@@ -336,13 +378,7 @@ pub fn split_pairs(
 /// # Errors
 /// If an item is no pair or its value no number.
 pub fn number_pairs(setting: &str, items: &[String]) -> Result<Vec<(String, f64)>, SettingsError> {
-    let pairs = split_pairs(setting, items)?;
-    for (at, (key, _)) in pairs.iter().enumerate() {
-        if pairs[..at].iter().any(|(earlier, _)| earlier == key) {
-            return problem(format!("--{setting} {key}: given twice"));
-        }
-    }
-    pairs
+    split_pairs(setting, items)?
         .into_iter()
         .map(|(key, value)| match value.parse::<f64>() {
             Ok(number) => Ok((key, number)),
@@ -451,6 +487,67 @@ mod tests {
             };
             let settings = Settings::of_toml(&format!("{key} = {value}")).unwrap();
             assert_ne!(settings, Settings::default(), "{key} sets nothing");
+        }
+    }
+
+    #[test]
+    fn a_name_is_given_once() {
+        let pairs = |setting, items: [&str; 2]| {
+            let items = items.map(str::to_owned);
+            split_pairs(setting, &items).map_err(|e| e.to_string())
+        };
+        assert_eq!(pairs("map", ["a=1", "b=1"]).unwrap().len(), 2);
+        for setting in ["map", "price", "judge-only", "judge-headers"] {
+            let message = pairs(setting, ["a=1", " a =2"]).unwrap_err();
+            assert!(
+                message.contains("twice") || message.contains("before"),
+                "{message}"
+            );
+        }
+        assert!(pairs("judge-headers", ["X-Title=1", "x-title=2"]).is_err());
+        assert!(pairs("map", ["A=1", "a=2"]).is_ok());
+    }
+
+    #[test]
+    fn messages_show_no_keys() {
+        let canary = "sk-canary-7f3a";
+        let refused = |setting, item: String| {
+            let items = ["a=1".to_owned(), item];
+            split_pairs(setting, &items).unwrap_err().to_string()
+        };
+        for item in [
+            format!("Authorization: Bearer {canary}"),
+            canary.to_owned(),
+            format!("={canary}"),
+        ] {
+            for setting in ["judge-headers", "set"] {
+                let message = refused(setting, item.clone());
+                assert!(!message.contains("canary"), "{message}");
+                assert!(
+                    message.contains("NAME=VALUE") && message.contains('2'),
+                    "{message}"
+                );
+            }
+        }
+        assert!(refused("set", "window".into()).contains("window"));
+        for (text, place) in [
+            (
+                format!("window = 3\njudge_headers = [\"x-key={canary}\"\nq = 1"),
+                "line 3, column ",
+            ),
+            (format!("judge_url = {canary}"), "line 1, column "),
+            (
+                format!("judge_url = \"http://u:{canary}"),
+                "line 1, column ",
+            ),
+            (
+                format!("judge_headers = {{ é = \"{canary}\" x }}"),
+                "line 1, column ",
+            ),
+        ] {
+            let message = Settings::of_toml(&text).unwrap_err().to_string();
+            assert!(message.starts_with(place), "{message}");
+            assert!(!message.contains("canary"), "{message}");
         }
     }
 

@@ -8,13 +8,7 @@ use std::path::PathBuf;
 use serde_json::{Map, Value};
 
 use super::{Settings, SettingsError, problem};
-
-/// Stands where a secret was.
-const SECRET: &str = "[secret]";
-/// Words of a header's value that say how the key follows.
-const SCHEMES: [&str; 5] = ["Bearer", "Basic", "Token", "ApiKey", "Key"];
-/// Parts of a URL's query that are no secrets.
-const OPEN: [&str; 4] = ["api-version", "version", "model", "deployment"];
+use crate::judge::{SECRET, Written, masked_header, masked_url};
 
 impl Settings {
     /// These settings by key, those that were not given left out. Relative paths become whole ones, by the working folder.
@@ -37,9 +31,9 @@ impl Settings {
         kept.judge.judge_url = kept
             .judge
             .judge_url
-            .map(|url| map_url_secrets(&url, |_| SECRET.to_owned()));
+            .map(|url| masked_url(&url, Written::AsGiven));
         for header in kept.judge.judge_headers.iter_mut().flatten() {
-            *header = without_secret(header);
+            *header = masked_header(header);
         }
         let mut map = match serde_json::to_value(&kept) {
             Ok(Value::Object(map)) => map,
@@ -84,71 +78,6 @@ fn whole(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
-/// Whether a text has a `${NAME}`; `$$` is a dollar sign.
-fn has_placeholder(text: &str) -> bool {
-    text.replace("$$", "").contains("${")
-}
-
-/// A header `name=value` without what is written out of its key.
-fn without_secret(header: &str) -> String {
-    let Some((name, value)) = header.split_once('=') else {
-        return header.to_owned();
-    };
-    if !has_placeholder(value) {
-        return format!("{name}={SECRET}");
-    }
-    let words = value.split_whitespace().map(|word| {
-        let is_scheme = SCHEMES.iter().any(|s| s.eq_ignore_ascii_case(word));
-        match is_scheme || has_placeholder(word) {
-            true => word,
-            false => SECRET,
-        }
-    });
-    format!("{name}={}", words.collect::<Vec<_>>().join(" "))
-}
-
-/// The secrets that are written out in a URL: its user and password, and the values of its query.
-pub fn secrets_of_url(url: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    map_url_secrets(url, |secret| {
-        found.push(secret.to_owned());
-        String::new()
-    });
-    found
-}
-
-/// A URL with each secret that is written out in it replaced.
-fn map_url_secrets(url: &str, mut other: impl FnMut(&str) -> String) -> String {
-    let mut replaced = |text: &str| match text.is_empty() || has_placeholder(text) {
-        true => text.to_owned(),
-        false => other(text),
-    };
-    let (address, query) = match url.split_once('?') {
-        Some((address, query)) => (address, Some(query)),
-        None => (url, None),
-    };
-    let (scheme, rest) = match address.split_once("://") {
-        Some((scheme, rest)) => (format!("{scheme}://"), rest),
-        None => (String::new(), address),
-    };
-    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let host = match host.rsplit_once('@') {
-        Some((user, host)) => {
-            let parts: Vec<String> = user.split(':').map(&mut replaced).collect();
-            format!("{}@{host}", parts.join(":"))
-        }
-        None => host.to_owned(),
-    };
-    let query = query.map(|query| {
-        let pairs = query.split('&').map(|pair| match pair.split_once('=') {
-            Some((key, value)) if !OPEN.contains(&key) => format!("{key}={}", replaced(value)),
-            _ => pair.to_owned(),
-        });
-        format!("?{}", pairs.collect::<Vec<_>>().join("&"))
-    });
-    format!("{scheme}{host}{path}{}", query.unwrap_or_default())
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -181,37 +110,6 @@ mod tests {
         let back = Settings::of_record(&settings.recorded()).unwrap();
         assert!(Path::new(&back.signals.unwrap()).is_absolute());
         assert!(back.judge.ledger.unwrap().is_absolute());
-    }
-
-    #[test]
-    fn secrets_that_are_written_out_are_not_kept() {
-        for (given, kept) in [
-            ("x-key=sk-123", "x-key=[secret]"),
-            ("x-key=ab", "x-key=[secret]"),
-            ("x-key=${KEY}", "x-key=${KEY}"),
-            ("x-key=$${KEY}", "x-key=[secret]"),
-            ("authorization=Bearer ${KEY}", "authorization=Bearer ${KEY}"),
-            ("authorization=sk-1 ${KEY}", "authorization=[secret] ${KEY}"),
-        ] {
-            assert_eq!(without_secret(given), kept);
-        }
-        for (given, kept) in [
-            ("http://host:8000/v1", "http://host:8000/v1"),
-            ("https://me:pw@host/v1", "https://[secret]:[secret]@host/v1"),
-            ("https://${U}:${P}@host/v1", "https://${U}:${P}@host/v1"),
-            ("https://host/${KEY}/v1", "https://host/${KEY}/v1"),
-            (
-                "https://host/v1?key=abc&api-version=2024-06-01&k=${K}",
-                "https://host/v1?key=[secret]&api-version=2024-06-01&k=${K}",
-            ),
-            ("https://host?key=a@b", "https://host?key=[secret]"),
-        ] {
-            assert_eq!(map_url_secrets(given, |_| SECRET.into()), kept);
-        }
-        assert_eq!(
-            secrets_of_url("https://me:pw@host/v1?key=abc"),
-            ["me", "pw", "abc"]
-        );
     }
 
     #[test]

@@ -51,7 +51,10 @@ pub use prompt::PromptError;
 pub use provider::{HttpJudge, ProviderError, ProviderSettings, endpoint_of};
 pub use rate::{RateGate, RateLimits, TooLargeForLimit};
 pub use reply_shape::{ReplyFault, ReplyShape, StageReply};
-pub use secret::{SecretError, Secrets, key_of_file, with_variables};
+pub use secret::{
+    SECRET, SecretError, Secrets, Written, header_secrets, key_of_file, masked_header, masked_url,
+    url_fault, with_variables,
+};
 pub use service::{CallCounts, JudgeService, Retries, ServiceParts, Unanswered};
 pub use temperature::Temperature;
 pub use trace_judge::{AskingRules, Followed, Known, Unjudged, judge_trace};

@@ -1,6 +1,7 @@
 //! Judges behind HTTP: OpenAI-compatible endpoints, Anthropic and Gemini.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,7 +15,7 @@ use genai::{Client, ModelIden, ServiceTarget};
 use super::call::{Call, CallError, CallErrorKind, Judge, Reply, Usage};
 use super::fault::{blocked, failure, no_message};
 use super::model_name::{Provider, ProviderNotConfigured};
-use super::secret::Secrets;
+use super::secret::{BaseUrl, Secrets, Written, header_secrets, masked_url, url_secrets};
 
 /// Where models are asked.
 #[derive(Clone, Debug, Default)]
@@ -25,7 +26,9 @@ pub struct ProviderSettings {
     pub key: Option<String>,
     /// More headers, by name.
     pub headers: BTreeMap<String, String>,
-    /// What is secret beside the key and the headers: values that were filled into the URL.
+    /// Where in the URL values of variables are.
+    pub filled: Vec<Range<usize>>,
+    /// Values of variables in headers: secrets, whatever the header is called.
     pub secrets: Vec<String>,
     /// Longest wait for a connection.
     pub connect_timeout: Duration,
@@ -35,11 +38,22 @@ impl ProviderSettings {
     /// What must not be written anywhere.
     pub fn secrets(&self) -> Secrets {
         let mut secrets = Secrets::default();
-        let given = self.key.iter().chain(self.headers.values());
-        given
-            .chain(&self.secrets)
-            .for_each(|secret| secrets.add(secret));
+        let given = self.key.iter().chain(&self.secrets);
+        given.for_each(|secret| secrets.add(secret));
+        for (name, value) in &self.headers {
+            let found = header_secrets(name, value);
+            found.iter().for_each(|secret| secrets.add(secret));
+        }
+        if let Some(url) = &self.url {
+            url_secrets(url, &self.filled, &mut secrets);
+        }
         secrets
+    }
+
+    /// The URL as it may be written down.
+    pub fn shown_url(&self) -> Option<String> {
+        let url = self.url.as_ref()?;
+        Some(masked_url(url, Written::Filled(&self.filled)))
     }
 }
 
@@ -119,15 +133,35 @@ impl HttpJudge {
         })
     }
 
-    fn target(&self, model: &str) -> Result<ServiceTarget, ProviderError> {
+    /// Where and with which headers a model is asked.
+    fn target(&self, model: &str) -> Result<(ServiceTarget, Vec<(String, String)>), ProviderError> {
         let route = Route::of(model, &self.settings)?;
         // An endpoint without keys ignores the one it is given.
         let key = route.key(&self.settings).unwrap_or_else(|| "none".into());
-        Ok(ServiceTarget {
-            endpoint: Endpoint::from_owned(route.base_url),
-            auth: AuthData::from_single(key),
+        let headers = route.headers(Some(&key), &self.settings);
+        let below = match route.adapter {
+            AdapterKind::Anthropic => Some("messages".to_owned()),
+            AdapterKind::Gemini => {
+                // As the client does, which takes an effort from the end of the name.
+                let (_, name) = ReasoningEffort::from_model_name(&route.name);
+                Some(format!("models/{name}:generateContent"))
+            }
+            // The client knows how to keep a query here.
+            _ => None,
+        };
+        let auth = match below.filter(|_| route.base.has_query()) {
+            Some(path) => AuthData::RequestOverride {
+                url: route.base.join(&path),
+                headers: headers.clone().into(),
+            },
+            None => AuthData::from_single(key),
+        };
+        let target = ServiceTarget {
+            endpoint: Endpoint::from_owned(route.base.join("")),
+            auth,
             model: ModelIden::new(route.adapter, route.name),
-        })
+        };
+        Ok((target, headers))
     }
 }
 
@@ -140,7 +174,7 @@ impl Judge for HttpJudge {
             retry_after: None,
             usage: None,
         };
-        let target = self
+        let (target, headers) = self
             .target(&call.model)
             .map_err(|e| refused(e.to_string()))?;
         let request = ChatRequest::new(vec![
@@ -150,7 +184,9 @@ impl Judge for HttpJudge {
         let mut options = ChatOptions::default()
             .with_max_tokens(call.max_output_tokens)
             // What a block says of itself is only in there.
-            .with_capture_raw_body(true);
+            .with_capture_raw_body(true)
+            // All of them, in the place of the client's own of the same names.
+            .with_extra_headers(headers);
         if let Some(temperature) = call.temperature {
             options = options.with_temperature(temperature);
         }
@@ -162,11 +198,6 @@ impl Judge for HttpJudge {
         if let Some(format) = &call.format {
             let spec = JsonSpec::new(format.name, format.schema.as_ref().clone());
             options = options.with_response_format(ChatResponseFormat::JsonSpec(spec));
-        }
-        if !self.settings.headers.is_empty() {
-            let headers: Vec<(String, String)> =
-                self.settings.headers.clone().into_iter().collect();
-            options = options.with_extra_headers(headers);
         }
         let response = self.client.exec_chat(target, request, Some(&options)).await;
         let response = response.map_err(|e| failure(&e, call.format.is_some(), &self.secrets))?;
@@ -185,7 +216,7 @@ impl Judge for HttpJudge {
         let text = response.into_texts().concat();
         // A message that ended without a word is an answer too, and no verdict.
         Ok(Reply {
-            text: self.secrets.scrub(&text),
+            text: self.secrets.scrub_reply(&text),
             model,
             usage,
             cut_off,
@@ -197,20 +228,23 @@ impl Judge for HttpJudge {
     }
 }
 
-/// Where a model is asked, given the base URL of an own endpoint, if any.
+/// What names the place where a model is asked, given the base URL of an own endpoint, if any. User, password and secret values of
+/// the query are not in it.
 pub fn endpoint_of(model: &str, url: Option<&str>) -> String {
     let settings = ProviderSettings {
         url: url.map(str::to_owned),
         ..ProviderSettings::default()
     };
-    Route::of(model, &settings).map_or_else(|_| String::new(), |route| route.base_url)
+    let route = Route::of(model, &settings);
+    route.map_or_else(|_| String::new(), |route| route.base.identity().to_owned())
 }
 
 /// An endpoint that speaks OpenAI's protocol, and how it is asked.
 pub(super) struct OpenAiEndpoint {
-    /// Up to and with `/v1/`.
-    pub base_url: String,
+    pub base: BaseUrl,
     pub key: Option<String>,
+    /// Headers of every request, that with the key included.
+    pub headers: Vec<(String, String)>,
 }
 
 /// The endpoint of a model, for what OpenAI's protocol has and the others have not.
@@ -227,9 +261,11 @@ pub(super) fn openai_endpoint(
             model: model.to_owned(),
         });
     }
+    let key = route.needed_key(model, settings)?;
     Ok(OpenAiEndpoint {
-        key: route.needed_key(model, settings)?,
-        base_url: route.base_url,
+        headers: route.headers(key.as_deref(), settings),
+        key,
+        base: route.base,
     })
 }
 
@@ -270,10 +306,15 @@ pub(super) fn http_client(settings: &ProviderSettings) -> Result<reqwest::Client
         .map_err(|e| ProviderError::Client(e.to_string()))
 }
 
+/// In the client's own spelling: it tells names apart by case.
+const AUTHORIZATION: &str = "Authorization";
+/// The version of Anthropic's protocol that is spoken.
+const ANTHROPIC_VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
+
 /// How a model is reached.
 struct Route {
     adapter: AdapterKind,
-    base_url: String,
+    base: BaseUrl,
     /// The model's name as the endpoint knows it.
     name: String,
     key_variable: &'static str,
@@ -309,10 +350,9 @@ impl Route {
                 });
             }
         };
-        let url = settings.url.as_deref().unwrap_or(url).trim_end_matches('/');
         Ok(Self {
             adapter,
-            base_url: format!("{url}/"),
+            base: BaseUrl::of(settings.url.as_deref().unwrap_or(url)),
             name: name.to_owned(),
             key_variable: provider.credential_variable(),
         })
@@ -325,15 +365,74 @@ impl Route {
         settings: &ProviderSettings,
     ) -> Result<Option<String>, ProviderNotConfigured> {
         match self.key(settings) {
-            None if settings.url.is_none() => Err(ProviderNotConfigured {
-                model: model.to_owned(),
-                variable: self.key_variable,
-            }),
+            None if settings.url.is_none() && !self.has_own_key(settings) => {
+                Err(ProviderNotConfigured {
+                    model: model.to_owned(),
+                    variable: self.key_variable,
+                })
+            }
             key => Ok(key),
         }
     }
 
+    /// The header that carries the key.
+    fn key_header(&self) -> &'static str {
+        match self.adapter {
+            AdapterKind::Anthropic => "x-api-key",
+            AdapterKind::Gemini => "x-goog-api-key",
+            _ => AUTHORIZATION,
+        }
+    }
+
+    /// Whether the user's own headers or URL say what the key would say.
+    fn has_own_key(&self, settings: &ProviderSettings) -> bool {
+        let name = self.key_header();
+        let mut given = settings.headers.keys();
+        given.any(|given| given.eq_ignore_ascii_case(name))
+            || (name == AUTHORIZATION && self.base.basic.is_some())
+    }
+
+    /// The headers of a request, each once: those of the user go before user and password of the URL, and these before the key.
+    fn headers(&self, key: Option<&str>, settings: &ProviderSettings) -> Vec<(String, String)> {
+        let mut headers: Vec<(String, String)> = Vec::new();
+        let key_header = self.key_header();
+        for (name, value) in &settings.headers {
+            let known = [AUTHORIZATION, key_header, ANTHROPIC_VERSION.0];
+            let same = known.iter().find(|known| known.eq_ignore_ascii_case(name));
+            headers.push((
+                same.map_or(name.as_str(), |known| *known).to_owned(),
+                value.clone(),
+            ));
+        }
+        let mut unless_given = |name: &str, value: String| {
+            if !headers.iter().any(|(given, _)| given == name) {
+                headers.push((name.to_owned(), value));
+            }
+        };
+        if let Some(basic) = &self.base.basic {
+            unless_given(AUTHORIZATION, format!("Basic {basic}"));
+        }
+        if let Some(key) = key {
+            let bearer = key_header == AUTHORIZATION;
+            let value = if bearer {
+                format!("Bearer {key}")
+            } else {
+                key.to_owned()
+            };
+            unless_given(key_header, value);
+        }
+        if self.adapter == AdapterKind::Anthropic {
+            let (name, version) = ANTHROPIC_VERSION;
+            unless_given(name, version.to_owned());
+        }
+        headers
+    }
+
+    /// The key that is sent; none where the user says something else in its place.
     fn key(&self, settings: &ProviderSettings) -> Option<String> {
+        if self.has_own_key(settings) {
+            return None;
+        }
         let from_variable = || std::env::var(self.key_variable).ok();
         settings
             .key

@@ -108,12 +108,14 @@ pub struct RunLock {
 }
 
 impl MonitorStore {
-    /// Opens a folder, making it if it is not there.
+    /// Opens a folder, making it if it is not there: settings of monitors are nobody else's business.
     ///
     /// # Errors
     /// [`StoreError::Access`] if the folder can't be made.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
-        fs::create_dir_all(folder).map_err(|e| StoreError::access(folder, e))?;
+        if !folder.is_dir() {
+            make_private(folder).map_err(|e| StoreError::access(folder, e))?;
+        }
         Ok(Self {
             folder: folder.to_owned(),
         })
@@ -326,8 +328,7 @@ impl MonitorStore {
         let text = serde_json::to_string_pretty(monitor).map_err(|e| failed(e.into()))?;
         let mut file = tempfile::Builder::new()
             .prefix(".new-")
-            // What the umask leaves of it, as for any new file.
-            .permissions(fs::Permissions::from_mode(0o666))
+            .permissions(fs::Permissions::from_mode(0o600))
             .tempfile_in(&self.folder)
             .map_err(failed)?;
         file.write_all(text.as_bytes())
@@ -347,8 +348,23 @@ fn is_file_name(id: &str) -> bool {
     !id.is_empty() && !id.starts_with('.') && !id.contains(['/', '\\', '\0'])
 }
 
+/// Makes a folder that its owner alone can look into, and the folders above it as usual.
+fn make_private(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    if let Some(above) = folder.parent() {
+        fs::create_dir_all(above)?;
+    }
+    match fs::DirBuilder::new().mode(0o700).create(folder) {
+        // Another process was faster.
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => Ok(()),
+        made => made,
+    }
+}
+
 fn open_lock(path: &Path) -> Result<File, StoreError> {
+    use std::os::unix::fs::OpenOptionsExt;
     File::options()
+        .mode(0o600)
         .create(true)
         .truncate(false)
         .write(true)
@@ -402,6 +418,22 @@ mod tests {
         let mut expected = expected.to_vec();
         expected.sort();
         assert_eq!(files(&store), expected);
+    }
+
+    #[test]
+    fn only_the_owner_can_read() {
+        use std::os::unix::fs::PermissionsExt;
+        let (_folder, store) = store();
+        let added = monitor("alpha");
+        store.add(&added).unwrap();
+        let _running = store.try_lock_run(&added.id).unwrap().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&store.folder), 0o700);
+        let names = files(&store);
+        assert_eq!(names.len(), 3, "{names:?}");
+        for name in names {
+            assert_eq!(mode(&store.folder.join(&name)), 0o600, "{name}");
+        }
     }
 
     #[test]

@@ -589,6 +589,66 @@ fn a_judge_is_named_when_a_monitor_is_made_or_changed() {
     );
 }
 
+/// Placeholders are kept, secrets are refused; what an earlier record holds all the same is not shown.
+#[test]
+fn monitors_keep_and_show_no_secrets() {
+    const CANARY: &str = "canarypw9";
+    let place = Place::new();
+    let judged = [
+        "--target",
+        "trace",
+        "--metrics",
+        "confidence",
+        "--judge",
+        "openai/x",
+    ];
+    let secret = [
+        "judge_url=http://bob:canarypw9@127.0.0.1:9/v1",
+        "judge_url=http://127.0.0.1:9/v1?k=canarypw9",
+        "judge_headers=x-key=canarypw9",
+        "judge_headers=Authorization: canarypw9",
+    ];
+    for setting in secret {
+        let refused = place.add(2, "keyed", &[&judged[..], &["--set", setting]].concat());
+        assert!(refused.stderr.contains("${NAME}"), "{refused:?}");
+        assert!(!refused.stderr.contains(CANARY), "{refused:?}");
+    }
+    let url = "judge_url=http://bob:${P}@127.0.0.1:9/v1";
+    let header = "judge_headers=x-key=${KEY}";
+    let settings = ["--set", url, "--set", header];
+    place.add(0, "keyed", &[&judged[..], &settings].concat());
+    for setting in secret {
+        let refused = place.monitor(2, &["set", "keyed", "--set", setting]);
+        assert!(refused.stderr.contains("${NAME}"), "{refused:?}");
+    }
+
+    let file = entries(Path::new(&place.monitors));
+    let file = file.iter().find(|name| name.ends_with(".json")).unwrap();
+    let file = Path::new(&place.monitors).join(file);
+    let record = std::fs::read_to_string(&file).unwrap();
+    assert!(
+        record.contains("${P}") && record.contains("${KEY}"),
+        "{record}"
+    );
+    let record = record.replace("${P}", CANARY).replace("${KEY}", CANARY);
+    std::fs::write(&file, record).unwrap();
+    for args in [
+        &["show", "keyed"][..],
+        &["show", "keyed", "--json"],
+        &["list", "--json"],
+        &["pause", "keyed"],
+        &["resume", "keyed"],
+    ] {
+        let told = place.monitor(0, args).stdout;
+        assert!(!told.contains(CANARY), "{told}");
+        assert!(told.contains("x-key=[secret]"), "{told}");
+        assert!(
+            told.contains("http://bob:[secret]@127.0.0.1:9/v1"),
+            "{told}"
+        );
+    }
+}
+
 #[test]
 fn a_name_belongs_to_one_monitor() {
     let place = Place::new();

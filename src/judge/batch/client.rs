@@ -86,7 +86,12 @@ impl BatchClient {
 
     /// The endpoint as it may be written down.
     pub fn shown_endpoint(&self) -> String {
-        self.secrets.scrub(&self.endpoint.base_url)
+        self.secrets.scrub(self.endpoint.base.identity())
+    }
+
+    /// A reply without secrets, which reads as before.
+    pub(super) fn scrub_reply(&self, text: &str) -> String {
+        self.secrets.scrub_reply(text)
     }
 
     /// A text without secrets.
@@ -251,15 +256,11 @@ impl BatchClient {
     }
 
     fn request(&self, method: reqwest::Method, path: &str) -> reqwest::RequestBuilder {
-        let url = format!("{}{path}", self.endpoint.base_url);
-        let mut request = self.http.request(method, url);
-        if let Some(key) = &self.endpoint.key {
-            request = request.bearer_auth(key);
-        }
-        for (name, value) in &self.settings.headers {
-            request = request.header(name, value);
-        }
-        request
+        let request = self.http.request(method, self.endpoint.base.join(path));
+        let headers = self.endpoint.headers.iter();
+        headers.fold(request, |request, (name, value)| {
+            request.header(name, value)
+        })
     }
 
     /// Sends a request; an answer that is no success is an error.

@@ -305,7 +305,7 @@ impl Writer<'_, '_> {
                 self.ended.answered += 1;
                 let usage = usage(reply.usage);
                 let reply = Reply {
-                    text: self.client.scrub(&reply.text),
+                    text: self.client.scrub_reply(&reply.text),
                     model: self
                         .client
                         .scrub(reply.model.as_deref().unwrap_or_default()),

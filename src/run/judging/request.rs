@@ -96,7 +96,6 @@ impl JudgeRequest {
                 "config": c.judge.config(),
             })
         });
-        let url = self.provider.url.as_deref();
         let filters = match &self.retry {
             Some(retry) => json!({ "retry_of": retry.id() }),
             None => json!(self.filters),
@@ -104,7 +103,7 @@ impl JudgeRequest {
         json!({
             "model": self.asking.model,
             "models": self.asking.models,
-            "url": url.map(|url| self.provider.secrets().scrub(url)),
+            "url": self.provider.shown_url(),
             "temperature": self.asking.temperature.of(&self.asking.model),
             "max_output_tokens": self.asking.max_output_tokens,
             "policy": self.asking.policy.name(),

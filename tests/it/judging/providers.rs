@@ -61,9 +61,21 @@ impl Wire {
 
     /// The same, asking `judge`, with a key in the environment.
     pub(super) fn command(self, scene: &Scene, judge: &ScriptedJudge, out: &str) -> Command {
+        self.command_at(scene, judge, "", out)
+    }
+
+    /// The same, with something behind the base URL.
+    pub(super) fn command_at(
+        self,
+        scene: &Scene,
+        judge: &ScriptedJudge,
+        after: &str,
+        out: &str,
+    ) -> Command {
         let mut command = self.bare(scene, out);
         command.env(self.variable, KEY);
-        command.args(["--judge-url", &format!("{}{}", judge.root(), self.base)]);
+        let url = format!("{}{}{after}", judge.root(), self.base);
+        command.args(["--judge-url", &url]);
         command
     }
 
