@@ -2,7 +2,7 @@
 //!
 //! Its keys are those of the judge's configuration; `custom_metrics`, a list of metrics of one's own; and two bars of the
 //! whole run, `metrics_pass_threshold` and `cases_pass_threshold`, in percent. A file that ends in `.json` is JSON, any
-//! other is TOML.
+//! other is TOML. A JSON file may also be that list of metrics alone.
 
 use std::path::Path;
 
@@ -55,6 +55,10 @@ impl JudgeFile {
     fn of_json(text: &str) -> Result<Self, String> {
         type Object = serde_json::Map<String, Value>;
         let problem = |e: serde_json::Error| e.to_string();
+        if text.trim_start().starts_with('[') {
+            let custom: Vec<CustomMetric> = serde_json::from_str(text).map_err(problem)?;
+            return Self::checked(JudgeConfig::default(), custom, RunBars::default());
+        }
         let mut config: Object = serde_json::from_str(text).map_err(problem)?;
         let custom: Vec<CustomMetric> = match config.remove(CUSTOM) {
             None | Some(Value::Null) => Vec::new(),
@@ -150,6 +154,20 @@ mod tests {
     }
 
     #[test]
+    fn a_list_of_metrics_adds_to_the_built_in_ones() {
+        let list = r#" [{"name": "polite", "rubric": "Measures: manners."},
+            {"name": "tool_routing", "rubric": "Measures: routes.", "default_weight": 0.5}]"#;
+        let whole = format!(r#"{{"custom_metrics": {list}}}"#);
+        let (list, whole) = (
+            JudgeFile::of_json(list).unwrap(),
+            JudgeFile::of_json(&whole).unwrap(),
+        );
+        assert_eq!((&list.config, list.bars), (&whole.config, whole.bars));
+        assert_eq!(list.catalogue, whole.catalogue);
+        assert!(list.catalogue.find("polite").is_some());
+    }
+
+    #[test]
     fn everything_is_checked_before_anything_runs() {
         for (text, words) in [
             ("pass_treshold = 50", "pass_treshold"),
@@ -164,7 +182,9 @@ mod tests {
             let problem = JudgeFile::of_toml(text).unwrap_err();
             assert!(problem.contains(words), "{text}: {problem}");
         }
-        assert!(JudgeFile::of_json("[]").is_err());
+        for text in ["3", "[3]", r#"[{"name": "Bad"}]"#, r#"[{"name": "ok"}, {"#] {
+            assert!(JudgeFile::of_json(text).is_err(), "{text}");
+        }
         let missing = JudgeFile::read(Path::new("/nowhere/judge.json")).unwrap_err();
         assert!(missing.to_string().contains("/nowhere/judge.json"));
     }

@@ -60,12 +60,6 @@ pub(super) fn judge(
     let model = model_of(settings, &judged, first, conversation.as_ref())?;
     let prices = pairs("price", given.price.as_deref())?;
     let prices = PriceTable::with(&prices).map_err(|e| SettingsError(format!("--price {e}")))?;
-    for named in prices.given() {
-        let asked = models.values().chain([&model]);
-        if !asked.into_iter().any(|model| model == named) {
-            tracing::warn!("--price {named}: this run asks {model}, and no model of that name");
-        }
-    }
     let (max_calls, max_tokens, max_cost) = caps(settings)?;
     let temperature = temperature(given.judge_temperature.as_deref())?;
     let asking = AskingRules {
@@ -84,8 +78,19 @@ pub(super) fn judge(
         rounds: count("judge-rounds", given.judge_rounds.as_deref(), 1, 100)?.unwrap_or(1) as u32,
     };
     let conversation = conversation
-        .map(|file| conversations(file, &asking, temperature, rules))
+        .map(|file| {
+            let named = name_for_conversations(given)?;
+            conversations(file, named.as_deref(), &asking, temperature, rules)
+        })
         .transpose()?;
+    for named in prices.given() {
+        let of_traces = asking.models.values().chain([&asking.model]);
+        let mut asked = of_traces.chain(conversation.as_ref().map(|c| &c.model));
+        if !asked.any(|model| model == named) {
+            let model = &asking.model;
+            tracing::warn!("--price {named}: this run asks {model}, and no model of that name");
+        }
+    }
     Ok(Some(JudgeRequest {
         asking,
         conversation,
@@ -253,9 +258,19 @@ pub(super) fn questions(
     self::judge(&settings, &rules)?.ok_or_else(unnamed)
 }
 
-/// How conversations are judged. A temperature that was given holds for them too.
+/// The model that the settings name for conversations, as it was given: the configuration may name the provider of a bare
+/// name.
+fn name_for_conversations(given: &JudgeSettings) -> Result<Option<String>, SettingsError> {
+    let own = pairs("judge-model", given.judge_model.as_deref())?;
+    let own = own.into_iter().rfind(|(metric, _)| metric == CONVERSATION);
+    Ok(own.map(|(_, model)| model).or_else(|| given.judge.clone()))
+}
+
+/// How conversations are judged, by the model `named` unless their configuration names another. A temperature that was given
+/// holds for them too.
 fn conversations(
     file: JudgeFile,
+    named: Option<&str>,
     asking: &AskingRules,
     temperature: Option<Temperature>,
     rules: &Rules,
@@ -268,7 +283,7 @@ fn conversations(
     // In percent, to six decimals: a product such as 0.07 * 100 is not exact.
     config.pass_threshold = (rules.threshold(CONVERSATION) * 1e8).round() / 1e6;
     bars.pass_threshold = config.pass_threshold;
-    let route = config.route(None, Some(asking.model_of(CONVERSATION)));
+    let route = config.route(None, named);
     let judge = ConversationJudge::new(config, &catalogue)
         .map_err(|e| SettingsError(format!("--judge-config: {e}")))?;
     Ok(ConversationRequest {
@@ -474,7 +489,7 @@ fn filters(settings: &Settings) -> Result<TraceFilters, SettingsError> {
             "user" => filters.user_id = Some(value),
             "release" => filters.release = Some(value),
             "session" => filters.session_id = Some(value),
-            "status" => filters.status = Some(TraceStatus::named(&value)),
+            "status" => filters.status = Some(status(&value)?),
             "from" => filters.date_from = moment()?,
             "to" => filters.date_to = moment()?,
             _ => {
@@ -497,6 +512,19 @@ fn filters(settings: &Settings) -> Result<TraceFilters, SettingsError> {
         }
     }
     Ok(filters)
+}
+
+/// A status by its name, in any case. Data may spell theirs in other ways; a filter that nobody knows would choose wrong
+/// traces in silence.
+fn status(text: &str) -> Result<TraceStatus, SettingsError> {
+    let mut all = TraceStatus::ALL.into_iter();
+    match all.find(|status| status.name().eq_ignore_ascii_case(text)) {
+        Some(status) => Ok(status),
+        None => wrong(format!(
+            "--judge-only status={text}: no such status; choose {}",
+            TraceStatus::ALL.map(TraceStatus::name).join(" or ")
+        )),
+    }
 }
 
 #[cfg(test)]
@@ -528,6 +556,48 @@ mod tests {
                 "{refused}"
             );
         }
+    }
+
+    #[test]
+    fn a_filter_knows_four_states() {
+        let names = TraceStatus::ALL.map(|known| status(&known.name().to_lowercase()).unwrap());
+        assert_eq!(names, TraceStatus::ALL);
+        for unknown in ["nonsense", "ok", "failed", ""] {
+            let refused = status(unknown).unwrap_err().to_string();
+            assert!(refused.contains(&format!("status={unknown}:")), "{refused}");
+            assert!(
+                refused.contains("PENDING or RUNNING or COMPLETED or ERROR"),
+                "{refused}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_configuration_names_the_provider_of_a_bare_model() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("judge.toml");
+        std::fs::write(&file, "provider = \"acme\"\n").unwrap();
+        let asked = |model: &str, own: Option<&str>| {
+            let settings = Settings {
+                metrics: Some(vec![CONVERSATION.to_owned()]),
+                judge: JudgeSettings {
+                    judge: Some(model.to_owned()),
+                    judge_model: own.map(|own| vec![format!("{CONVERSATION}={own}")]),
+                    judge_config: Some(file.clone()),
+                    ledger: Some("ledger.db".into()),
+                    ..JudgeSettings::default()
+                },
+                ..Settings::default()
+            };
+            let rules = super::super::request::rules(&settings).unwrap();
+            let request = judge(&settings, &rules).unwrap().unwrap();
+            request.conversation.unwrap().model
+        };
+        assert_eq!(asked("gpt-4o", None), "acme/gpt-4o");
+        assert_eq!(asked("openai/gpt-4o", None), "openai/gpt-4o");
+        assert_eq!(asked("openai/gpt-4o", Some("gpt-5")), "acme/gpt-5");
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(asked("gpt-4o", None), "openai/gpt-4o");
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub(super) struct AddArgs {
     /// Score traces or sessions: trace or session
     #[arg(long, value_name = "TARGET", value_parser = target)]
     pub target: Target,
-    /// Metrics of the target; session monitors with a judge also get the signals that it gives
+    /// Metrics of the target, but not loop_detection for traces; session monitors with a judge also get the signals that it gives
     #[arg(
         long,
         required = true,

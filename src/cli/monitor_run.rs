@@ -14,9 +14,7 @@ use crate::judge::{Written, masked_header, masked_url};
 use crate::metric::{Level, Method, SIGNALS, find};
 use crate::monitor::{FileMark, Monitor, Order, RunMade, RunMonitor};
 use crate::run::{CacheChoice, Progress, ScoreRequest, any_match, score};
-use crate::selection::{
-    DEFAULT_SEED, SamplingRate, SessionFilters, TargetChoice, TargetFilters, TraceFilters,
-};
+use crate::selection::{SamplingRate, SessionFilters, TargetChoice, TargetFilters, TraceFilters};
 use crate::trace::{SourceFormat, discover, nearest};
 
 /// Flags of `score`, as the settings of a monitor keep them.
@@ -117,20 +115,26 @@ fn read_kept(kept: &BTreeMap<String, String>) -> Result<Settings, SettingsError>
     }
 }
 
-/// Everything that a monitor says about its runs, as settings.
-fn settings_of(monitor: &Monitor) -> Result<Settings, SettingsError> {
+/// Everything that a monitor says about its runs, as settings, and for what it does not say, the environment and the
+/// settings file. `config` is that file, if one was named.
+fn settings_of(monitor: &Monitor, config: Option<&Path>) -> Result<Settings, SettingsError> {
     let mut settings = read_kept(&monitor.settings)?;
-    let mut metrics = monitor.metric_names.clone();
     settings.judge.judge = monitor.model.clone();
-    if let TargetFilters::Session(filters) = &monitor.filters {
-        if monitor.model.is_some() {
-            let judged = judged_signals(&metrics);
-            metrics.extend(judged.map(str::to_owned));
+    let sessions = match &monitor.filters {
+        TargetFilters::Trace(_) => false,
+        TargetFilters::Session(filters) => {
+            settings.weights = filters.signal_weights.as_ref().map(|weights| {
+                let pair = |(signal, weight): (&String, &f64)| format!("{signal}={weight}");
+                weights.iter().map(pair).collect()
+            });
+            true
         }
-        settings.weights = filters.signal_weights.as_ref().map(|weights| {
-            let pair = |(signal, weight): (&String, &f64)| format!("{signal}={weight}");
-            weights.iter().map(pair).collect()
-        });
+    };
+    let mut settings = settings.complete(config)?;
+    let mut metrics = monitor.metric_names.clone();
+    // Wherever the judge is named: it gives the signals that sessions fold.
+    if sessions && settings.judge.judge.is_some() {
+        metrics.extend(judged_signals(&metrics).map(str::to_owned));
     }
     settings.metrics = Some(metrics);
     Ok(settings)
@@ -159,25 +163,24 @@ pub(super) fn metrics_of(level: Level) -> Vec<&'static str> {
 /// Checks what can be checked before a run: settings, the judge that metrics ask, and that a run can evaluate what the
 /// monitor chooses. `config` is the settings file, if one was named: its judge is the judge of monitors without one.
 pub(super) fn check(monitor: &Monitor, config: Option<&Path>) -> Result<(), AnyError> {
-    let settings = settings_of(monitor)?;
+    let traces = matches!(monitor.filters, TargetFilters::Trace(_));
+    if traces && monitor.metric_names.iter().any(|m| m == "loop_detection") {
+        return Err(SettingsError(
+            "loop_detection is no metric of trace monitors: it compares each trace with the earlier ones of its session; \
+             leave it out of --metrics, or monitor sessions (--target session --metrics agent_reliability), where it is \
+             computed for each trace"
+                .to_owned(),
+        )
+        .into());
+    }
+    let settings = settings_of(monitor, config)?;
     request::local_paths(&monitor.paths)?;
     let rules = request::rules(&settings)?;
     request::format(&settings)?;
     request::column_map(&settings)?;
     request::on_bad_file(&settings)?;
     request::engine(&settings, CacheChoice::User)?;
-    judge_model(&settings.complete(config)?, &rules)?;
-    let loops = monitor.metric_names.iter().any(|m| m == "loop_detection");
-    match monitor.filters {
-        TargetFilters::Trace(_) if loops && targets(monitor, DEFAULT_SEED).is_some() => {
-            request::wrong(
-                "loop_detection compares the traces of whole sessions, and filters and samples of a trace monitor take \
-                 single traces; leave it out of --metrics, or monitor sessions"
-                    .to_owned(),
-            )?
-        }
-        _ => {}
-    }
+    judge_model(&settings, &rules)?;
     Ok(())
 }
 
@@ -218,7 +221,7 @@ impl<'a> Runner<'a> {
 
     fn request(&self, monitor: &Monitor, out: PathBuf) -> Result<ScoreRequest, AnyError> {
         check(monitor, self.config)?;
-        let settings = settings_of(monitor)?.complete(self.config)?;
+        let settings = settings_of(monitor, self.config)?;
         let mut request = request::score(&settings, monitor.paths.clone(), out)?;
         request.targets = targets(monitor, sample_seed(&settings)?);
         if let Some(judge) = &mut request.judge {
@@ -230,7 +233,7 @@ impl<'a> Runner<'a> {
     }
 
     fn list(&self, monitor: &Monitor) -> Result<Vec<FileMark>, AnyError> {
-        let settings = settings_of(monitor)?.complete(self.config)?;
+        let settings = settings_of(monitor, self.config)?;
         let files = discover(&monitor.paths, request::format(&settings)?)?;
         let mut marks = Vec::with_capacity(files.len());
         for file in files {

@@ -36,7 +36,8 @@ pub struct JudgeSettings {
     /// Judge only traces whose signals pass this SQL condition: 'coherence < 0.6 OR loop_detection < 0.5'
     #[arg(long, value_name = "CONDITION")]
     pub judge_where: Option<String>,
-    /// Judge this share of the traces that pass all filters, chosen by trace id [default: 1]
+    /// Judge this share of the traces that pass all filters, chosen by trace id; of conversations, this share of the sessions
+    /// with such a trace, by session id [default: 1]
     #[arg(long, value_name = "SHARE")]
     #[serde(deserialize_with = "text")]
     pub sample: Option<String>,

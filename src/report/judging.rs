@@ -46,6 +46,7 @@ pub(super) fn judging(summary: &Summary) -> Value {
         .collect();
     json!({
         "traces": judge.traces,
+        "passed_by_none": judge.passed_by_none,
         "calls": judge.calls,
         "tokens": judge.spend.iter().map(tokens).sum::<u64>(),
         // The sum of nothing is a negative zero.

@@ -299,6 +299,9 @@ fn write_problems(out: &mut String, s: &Summary) -> std::fmt::Result {
             lines.push(counted(count, one, many));
         }
     }
+    let flags = s.judge.as_ref().and_then(|j| j.passed_by_none.as_ref());
+    lines
+        .extend(flags.map(|flags| format!("nothing was judged: no trace passes {}", brief(flags))));
     for (metric, count) in &s.sessions_without_evidence {
         lines.push(format!(
             "{} whose {metric} rests on no trace (evaluated_traces = 0)",

@@ -151,6 +151,9 @@ impl Passes<'_> {
         };
         let mut judged = judge.in_rounds(judges, once).await?;
         judged.summary.batches = summary::batch_counts(judges)?;
+        if let Some(flags) = &judged.summary.passed_by_none {
+            tracing::warn!("{flags}: no trace passes, so that nothing was judged");
+        }
         Ok(judged)
     }
 
@@ -170,7 +173,7 @@ impl Passes<'_> {
         tracing::info!(traces = chosen, "judging");
         let sessions = match &judge.conversation {
             None => Vec::new(),
-            Some(_) => from_traces::choose(documents, &selection)?,
+            Some(_) => from_traces::choose(judge, documents, passing)?,
         };
         let traces = match traces::judged_metrics(rules).is_empty() {
             true => None,
@@ -188,6 +191,12 @@ impl Passes<'_> {
         let of_sessions = conversations.as_ref().map(|c| c.summary.clone());
         let summary =
             summary::summarise(judge, rules, judges, chosen, traces.as_ref(), of_sessions)?;
+        // A sample takes one trace at least, unless none is wanted.
+        let none_passed = chosen == 0 && judge.sample.get() > 0.0;
+        let summary = JudgeSummary {
+            passed_by_none: judge.chosen_by().filter(|_| none_passed),
+            ..summary
+        };
         Ok(Judged {
             traces,
             conversations,

@@ -36,7 +36,8 @@ pub(super) fn choose(
         }
         TargetFilters::Session(filters) => {
             let sessions = matching_sessions(filters, documents)?;
-            let taken = sample_of_sessions(sessions, &ranking, choice.sampling_rate);
+            let taken = sample_of_sessions(sessions, |key| key, &ranking, choice.sampling_rate);
+            let taken: HashSet<SessionKey> = taken.into_iter().collect();
             let mut traces = HashSet::new();
             documents.read_facts(|trace_id, members, _| {
                 if SessionKey::of_document(members).is_some_and(|key| taken.contains(&key)) {
@@ -117,18 +118,23 @@ fn matching_sessions(
     Ok(passing.map(|(key, _)| key).collect())
 }
 
-/// Sessions of one id in several projects have one rank; the project then decides.
-fn sample_of_sessions(
-    mut sessions: Vec<SessionKey>,
+/// The sample of distinct sessions, in no order. Sessions of one id in several projects have one rank; the project then
+/// decides.
+pub(super) fn sample_of_sessions<S>(
+    mut sessions: Vec<S>,
+    key: impl Fn(&S) -> &SessionKey,
     ranking: &Ranking,
     rate: SamplingRate,
-) -> HashSet<SessionKey> {
+) -> Vec<S> {
     let taken = rate.count(sessions.len());
     if taken < sessions.len() {
-        sessions.sort_by_cached_key(|key| (ranking.rank(&key.session_id), key.project_id.clone()));
+        sessions.sort_by_cached_key(|session| {
+            let key = key(session);
+            (ranking.rank(&key.session_id), key.project_id.clone())
+        });
         sessions.truncate(taken);
     }
-    sessions.into_iter().collect()
+    sessions
 }
 
 #[cfg(test)]

@@ -27,6 +27,19 @@ pub enum TraceStatus {
 }
 
 impl TraceStatus {
+    /// All that there are.
+    pub const ALL: [Self; 4] = [Self::Pending, Self::Running, Self::Completed, Self::Error];
+
+    /// Its name, as in scores and filters.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "PENDING",
+            Self::Running => "RUNNING",
+            Self::Completed => "COMPLETED",
+            Self::Error => "ERROR",
+        }
+    }
+
     /// A status as sources spell it, in any case; unknown ones, such as `ok`, are ended well.
     pub fn named(text: &str) -> Self {
         match text.to_ascii_lowercase().as_str() {
@@ -400,6 +413,15 @@ mod tests {
         ] {
             assert!(filters(admits).matches(&trace()), "{admits}");
             assert!(!filters(refuses).matches(&trace()), "{refuses}");
+        }
+    }
+
+    #[test]
+    fn names_of_states_are_those_of_filters() {
+        for status in TraceStatus::ALL {
+            let json = format!(r#"{{"status":"{}"}}"#, status.name());
+            assert_eq!(filters(&json).status, Some(status));
+            assert_eq!(TraceStatus::named(status.name()), status);
         }
     }
 

@@ -54,6 +54,9 @@ const FACTS: [&str; 10] = [
 /// Members whose text is JSON wherever it can be read as such.
 const STRUCTURED: [&str; 3] = ["tags", "metadata", "spans"];
 
+/// Members of a trace that its last row decides alone. So does it for `started_at`, but a row without one is set aside.
+const STATED_BY_THE_LAST: [&str; 2] = ["name", "status"];
+
 /// Which members are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Members {
@@ -320,9 +323,16 @@ pub(super) fn of_json(json: Json) -> Value {
     }
 }
 
-/// Folds a later row of the same trace into its document (specification, section 2.2): a value of the later row that is there
-/// replaces, metadata merges at the top level, tags unite, spans merge by their id.
+/// Folds a later row of the same trace into its document (specification, section 2.2): its name and status stand, also where
+/// it has none; any other value of the later row that is there replaces; metadata merges at the top level, tags unite, spans
+/// merge by their id.
 pub fn merge_documents(earlier: &mut Map<String, Value>, later: Map<String, Value>) {
+    for name in STATED_BY_THE_LAST {
+        if !later.contains_key(name) {
+            // The other members keep their order.
+            earlier.shift_remove(name);
+        }
+    }
     for (name, value) in later {
         match (name.as_str(), earlier.get_mut(&name), value) {
             ("metadata", Some(Value::Object(kept)), Value::Object(new)) => kept.extend(new),
@@ -435,5 +445,28 @@ mod tests {
             "spans": [{"span_id": "1", "name": "n", "output": "o"}, {"span_id": "2"}],
         });
         assert_eq!(Value::Object(document), expected);
+    }
+
+    #[test]
+    fn the_later_row_says_name_and_status_also_by_silence() {
+        let merged = |later: Value| {
+            let mut document = object(json!({
+                "trace_id": "t", "name": "old", "status": "ERROR",
+                "started_at": "2026-01-01T00:00:00Z", "user_id": "u", "output": "o",
+            }));
+            merge_documents(&mut document, object(later));
+            Value::Object(document).to_string()
+        };
+        let silent = json!({"trace_id": "t", "started_at": "2026-01-01T00:00:01Z"});
+        let rest = r#""started_at":"2026-01-01T00:00:01Z","user_id":"u","output":"o""#;
+        assert_eq!(
+            merged(silent.clone()),
+            format!(r#"{{"trace_id":"t",{rest}}}"#)
+        );
+        let mut told = silent;
+        told["name"] = json!("new");
+        told["status"] = json!("OK");
+        let said = r#""name":"new","status":"OK""#;
+        assert_eq!(merged(told), format!(r#"{{"trace_id":"t",{said},{rest}}}"#));
     }
 }

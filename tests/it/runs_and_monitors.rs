@@ -484,18 +484,18 @@ fn a_later_row_that_makes_an_old_trace_match_is_something_new() {
         let path = Path::new(&place.traces).join(name);
         std::fs::write(path, row(rest)).unwrap();
     };
-    file("a.jsonl", r#""name":"midnight","status":"OK""#);
-    let filters = ["--filters", r#"{"name":"midnight","status":"ERROR"}"#];
+    file("a.jsonl", r#""user_id":"u-1","status":"OK""#);
+    let filters = ["--filters", r#"{"user_id":"u-1","status":"ERROR"}"#];
     place.add(0, "failed", &[&COHERENCE[..], &filters].concat());
     assert_eq!(place.tick(0, "2026-12-02T03:00:00Z"), ["ran"]);
-    // The new row says only that the trace failed; its name is in the old one.
+    // The new row says only that the trace failed; its user is in the old one.
     file("b.jsonl", r#""status":"ERROR""#);
     assert_eq!(place.tick(0, "2026-12-03T03:00:00Z"), ["ran"]);
     let runs = place.runs();
     let traces = |run: &str| summary(&Path::new(&place.out).join(run))["traces"].as_u64();
     assert_eq!((traces(&runs[0]), traces(&runs[1])), (Some(0), Some(1)));
     // Another trace that does not match is nothing new.
-    let other = row(r#""name":"midnight","status":"OK""#).replace(r#""t""#, r#""u""#);
+    let other = row(r#""user_id":"u-1","status":"OK""#).replace(r#""t""#, r#""u""#);
     std::fs::write(Path::new(&place.traces).join("c.jsonl"), other).unwrap();
     assert_eq!(place.tick(0, "2026-12-04T03:00:00Z"), ["skipped_unchanged"]);
 }
@@ -511,7 +511,12 @@ fn monitors_that_can_t_work_are_refused() {
         (
             &COHERENCE,
             vec!["--metrics", "loop_detection", "--sample", "0.5"],
-            "whole sessions",
+            "--target session",
+        ),
+        (
+            &COHERENCE,
+            vec!["--metrics", "coherence,loop_detection"],
+            "--target session",
         ),
         (&COHERENCE, vec!["--sample", "1.5"], "[0, 1]"),
         (&COHERENCE, vec!["--metrics", "confidence"], "--judge"),

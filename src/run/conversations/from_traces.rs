@@ -5,7 +5,7 @@
 //! A group has at most 4096 rows; a longer session is a group of its own. The documents of one group are in memory at
 //! once, and none of another; transcripts that wait for the judge are beside them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use serde_json::{Map, Value};
@@ -13,8 +13,10 @@ use serde_json::{Map, Value};
 use crate::judge::conversation::{Case, Turn};
 use crate::run::RunError;
 use crate::run::conversations::transcript_of_traces::transcript;
-use crate::run::judging::traces::Selection;
-use crate::selection::parse_instant;
+use crate::run::judging::request::JudgeRequest;
+use crate::run::judging::traces::passes;
+use crate::run::targets::sample_of_sessions;
+use crate::selection::{Ranking, parse_instant};
 use crate::trace::{DocumentSource, Members, TextAt, label, merge_documents};
 
 /// Rows of a group. Fewer would mean more passes over JSON Lines files, which are read from their start each time.
@@ -62,15 +64,28 @@ pub(in crate::run) struct Conversation {
     pub set_aside: Option<String>,
 }
 
-/// The sessions that have at least one of the selected traces, in the order of their keys, with all of their traces:
-/// also those that the filters leave out, since a conversation is judged whole.
+/// The sessions to judge, in the order of their keys: a sample of those that have a trace which passes the filters and is one
+/// of `passing`, if those are named. Each has all of its traces, also those that pass not, since a conversation is judged
+/// whole. A run that asks again what failed judges the sessions of the old run and no others.
 pub(in crate::run) fn choose(
+    request: &JudgeRequest,
     documents: &DocumentSource,
-    selection: &Selection,
+    passing: Option<&HashSet<String>>,
 ) -> Result<Vec<ChosenSession>, RunError> {
     let mut sessions = Sessions::default();
-    documents.read_facts(|_, members, rows| sessions.add(members, rows.to_vec(), selection))?;
-    Ok(sessions.chosen())
+    documents.read_facts(|trace_id, members, rows| {
+        sessions.add(members, rows.to_vec(), || {
+            passes(request, passing, trace_id, members)
+        });
+    })?;
+    let mut found = sessions.passing();
+    if let Some(retry) = &request.retry {
+        found.retain(|session| retry.judged(&session.key));
+    }
+    let ranking = Ranking::new(request.seed);
+    let mut chosen = sample_of_sessions(found, |session| &session.key, &ranking, request.sample);
+    chosen.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+    Ok(chosen)
 }
 
 #[derive(Debug, Default)]
@@ -79,13 +94,18 @@ struct Sessions(HashMap<SessionKey, FoundSession>);
 #[derive(Debug, Default)]
 struct FoundSession {
     traces: Vec<Vec<TextAt>>,
-    chosen: bool,
+    passes: bool,
 }
 
 impl Sessions {
     /// Adds a trace to its session, if it has one. A trace without a start is not scored, so that it is no part of a
     /// conversation either.
-    fn add(&mut self, members: &Map<String, Value>, rows: Vec<TextAt>, selection: &Selection) {
+    fn add(
+        &mut self,
+        members: &Map<String, Value>,
+        rows: Vec<TextAt>,
+        passes: impl FnOnce() -> bool,
+    ) {
         let started_at = members.get("started_at").and_then(Value::as_str);
         if started_at.is_none_or(|text| parse_instant(text).is_err()) {
             return;
@@ -94,20 +114,19 @@ impl Sessions {
             return;
         };
         let session = self.0.entry(key).or_default();
-        session.chosen |= rows.iter().any(|at| selection.holds(*at));
+        session.passes = session.passes || passes();
         session.traces.push(rows);
     }
 
-    fn chosen(self) -> Vec<ChosenSession> {
-        let chosen = self.0.into_iter().filter(|(_, session)| session.chosen);
-        let mut chosen: Vec<ChosenSession> = chosen
+    /// The sessions with a trace that passes, in no order.
+    fn passing(self) -> Vec<ChosenSession> {
+        let passing = self.0.into_iter().filter(|(_, session)| session.passes);
+        passing
             .map(|(key, session)| ChosenSession {
                 key,
                 traces: session.traces,
             })
-            .collect();
-        chosen.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-        chosen
+            .collect()
     }
 }
 

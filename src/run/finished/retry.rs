@@ -13,6 +13,7 @@ use serde::Deserialize;
 use crate::embed::EmbeddingService;
 use crate::judge::judged_metric;
 use crate::metric::CONVERSATION;
+use crate::run::conversations::from_traces::SessionKey;
 use crate::run::directory::MANIFEST;
 use crate::run::finished::history::{HistoryError, read_json};
 use crate::run::finished::stored_table::{cell, for_each_batch, number, numbers, text};
@@ -302,6 +303,12 @@ impl Retry {
     /// How a conversation ended in the old run.
     pub(in crate::run) fn status(&self, session: &Session) -> Option<Status> {
         self.conversations.get(session).copied()
+    }
+
+    /// Whether the old run judged a session as a conversation, or meant to.
+    pub(in crate::run) fn judged(&self, session: &SessionKey) -> bool {
+        let session = (session.project_id.clone(), session.session_id.clone());
+        self.conversations.contains_key(&session)
     }
 
     /// Traces that the old run chose.

@@ -12,7 +12,6 @@ use crate::run::finished::retry::Retry;
 use crate::run::judging::answers::Answers;
 use crate::run::judging::judgements::Status;
 use crate::run::judging::request::JudgeRequest;
-use crate::run::judging::traces;
 use crate::run::{RunError, ScoreRequest};
 use crate::trace::DocumentSource;
 
@@ -30,8 +29,7 @@ pub(in crate::run) fn prepare(
     let (Some(retry), Some(conversations)) = (&judge.retry, &judge.conversation) else {
         return Ok(());
     };
-    let selection = traces::select(judge, documents, None)?;
-    let sessions = from_traces::choose(documents, &selection)?;
+    let sessions = from_traces::choose(judge, documents, None)?;
     let read =
         |each: &mut Listener<'_>| from_traces::read_conversations(documents, &sessions, each);
     check(judge, retry, conversations, read)

@@ -8,4 +8,5 @@ pub(in crate::run) mod plan;
 pub(in crate::run) mod questions;
 pub(in crate::run) mod request;
 pub(in crate::run) mod summary;
+pub(in crate::run) mod trace_evidence;
 pub(in crate::run) mod traces;

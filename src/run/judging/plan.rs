@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use serde_json::Value;
 
-use crate::judge::{Evidence, JudgedMetric, Price, Usage};
+use crate::judge::{JudgedMetric, Price, Usage};
 use crate::run::conversations::planned::{PlannedTables, plan_conversations};
 use crate::run::conversations::{Listener, from_traces};
 use crate::run::engine::runtime;
 use crate::run::judging::answers::Answers;
 use crate::run::judging::request::JudgeRequest;
+use crate::run::judging::trace_evidence::trace_evidence;
 use crate::run::judging::traces;
 use crate::run::passes::{self, Passes};
 use crate::run::signals_file::GivenSignals;
@@ -109,11 +109,7 @@ pub fn plan(request: &ScoreRequest, judge: &JudgeRequest) -> Result<PlanSummary,
         let reading = scope.spawn(|| traces::read_chosen(&documents, &selection, sender));
         while let Some(document) = receiver.blocking_recv() {
             let trace_id = document.trace_id;
-            let evidence = Evidence::new(
-                &Value::Object(document.members),
-                judge.most_chars,
-                judge.when_too_long,
-            );
+            let evidence = trace_evidence(document.members, judge.most_chars, judge.when_too_long);
             // A trace that is too long fails without a call.
             let Ok(evidence) = evidence else { continue };
             for (metric, planned) in metrics.iter().zip(&mut planned) {
@@ -144,7 +140,7 @@ pub fn plan(request: &ScoreRequest, judge: &JudgeRequest) -> Result<PlanSummary,
             .map_err(|_| RunError::Plan("reading traces broke off".into()))?
     })?;
     if let Some(conversation) = &judge.conversation {
-        let sessions = from_traces::choose(&documents, &selection)?;
+        let sessions = from_traces::choose(judge, &documents, passing.as_deref())?;
         let read =
             |each: &mut Listener<'_>| from_traces::read_conversations(&documents, &sessions, each);
         let each = |_| Ok(());

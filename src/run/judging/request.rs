@@ -15,7 +15,7 @@ use crate::judge::{
 use crate::run::RunError;
 use crate::run::conversations::ConversationRequest;
 use crate::run::finished::retry::Retry;
-use crate::selection::{SamplingRate, TraceFilters};
+use crate::selection::{SamplingRate, TraceFilters, format_instant};
 
 /// What a run asks judges, and within which bounds.
 #[derive(Clone, Debug)]
@@ -122,6 +122,37 @@ impl JudgeRequest {
             "batch": self.batches.is_some(),
             "conversation": conversation,
         })
+    }
+
+    /// What chooses traces, as flags say it: filters and the condition. None if all are taken, or those of an old run.
+    pub(in crate::run) fn chosen_by(&self) -> Option<String> {
+        if self.retry.is_some() {
+            return None;
+        }
+        let f = &self.filters;
+        let only = [
+            ("name", f.name.clone()),
+            ("status", f.status.map(|status| status.name().to_owned())),
+            ("environment", f.environment.clone()),
+            ("user", f.user_id.clone()),
+            ("release", f.release.clone()),
+            ("session", f.session_id.clone()),
+            ("from", f.date_from.map(format_instant)),
+            ("to", f.date_to.map(format_instant)),
+        ];
+        let only: Vec<String> = only
+            .into_iter()
+            .filter_map(|(name, value)| Some(format!("{name}={}", value?)))
+            .collect();
+        let flags = [
+            (!only.is_empty()).then(|| format!("--judge-only {}", only.join(","))),
+            (!f.tags.is_empty()).then(|| format!("--judge-tags {}", f.tags.join(","))),
+            self.condition
+                .as_ref()
+                .map(|condition| format!("--judge-where '{condition}'")),
+        ];
+        let flags: Vec<String> = flags.into_iter().flatten().collect();
+        (!flags.is_empty()).then(|| flags.join(" "))
     }
 
     /// What `once` makes of the answers that there are. Where calls go into batches, again whenever something came back, as long

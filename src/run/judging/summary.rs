@@ -16,6 +16,9 @@ use crate::run::{CapUse, Rules, RunError};
 pub struct JudgeSummary {
     /// Traces chosen.
     pub traces: u64,
+    /// The flags that no trace passed, if that is why none was chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub passed_by_none: Option<String>,
     /// Ends by metric of traces.
     pub metrics: Vec<JudgedMetricSummary>,
     /// What judging conversations came to, if it was asked for.
@@ -84,6 +87,7 @@ pub(in crate::run) fn summarise(
         .spend()
         .map_err(|e| RunError::Plan(e.to_string()))?;
     Ok(JudgeSummary {
+        passed_by_none: None,
         traces: request.retry.as_ref().map_or(traces, |r| r.chosen()) as u64,
         metrics: metrics.collect(),
         conversations,

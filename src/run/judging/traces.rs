@@ -5,12 +5,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use futures::StreamExt;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::judge::{Evidence, JudgeService, JudgedMetric, Unjudged, judge_trace, judged_metric};
+use crate::judge::{JudgeService, JudgedMetric, Unjudged, judge_trace, judged_metric};
 use crate::metric::Method;
 use crate::run::judging::judgements::{Judgement, Judgements, Status};
 use crate::run::judging::request::JudgeRequest;
+use crate::run::judging::trace_evidence::trace_evidence;
 use crate::run::signals_file::GivenSignals;
 use crate::run::{Rules, RunError};
 use crate::selection::Ranking;
@@ -50,12 +51,17 @@ impl Selection {
     pub fn count(&self) -> usize {
         self.traces.len()
     }
+}
 
-    /// Whether a row belongs to a trace to judge.
-    pub fn holds(&self, row: TextAt) -> bool {
-        let found = self.places.binary_search_by_key(&row, |(place, _)| *place);
-        found.is_ok()
-    }
+/// Whether a trace may be judged: it is one of `passing`, if those are named, and passes the filters.
+pub(in crate::run) fn passes(
+    request: &JudgeRequest,
+    passing: Option<&HashSet<String>>,
+    trace_id: &str,
+    members: &Map<String, Value>,
+) -> bool {
+    passing.is_none_or(|passing| passing.contains(trace_id))
+        && request.filters.matches_document(trace_id, members)
 }
 
 /// Chooses the traces to judge. `passing` are those that pass the condition on signals, if there is one.
@@ -68,8 +74,7 @@ pub(in crate::run) fn select(
     let mut found: Vec<(String, Vec<TextAt>)> = Vec::new();
     documents.read_facts(|trace_id, members, rows| {
         rows_seen += rows.len() as u64;
-        let passes = passing.is_none_or(|passing| passing.contains(trace_id));
-        if passes && request.filters.matches_document(trace_id, members) {
+        if passes(request, passing, trace_id, members) {
             found.push((trace_id.to_owned(), rows.to_vec()));
         }
     })?;
@@ -209,9 +214,8 @@ async fn judge_document(
     }
     let (most_chars, when_too_long) = (request.most_chars, request.when_too_long);
     // Cutting a very long trace takes a while; calls that are under way must not wait for it.
-    let evidence = tokio::task::spawn_blocking(move || {
-        Evidence::new(&Value::Object(members), most_chars, when_too_long)
-    });
+    let evidence =
+        tokio::task::spawn_blocking(move || trace_evidence(members, most_chars, when_too_long));
     let evidence = evidence
         .await
         .map_err(|e| RunError::Plan(format!("a trace could not be prepared: {e}")))?;

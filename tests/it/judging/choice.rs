@@ -186,7 +186,14 @@ fn filters_and_tags_choose_traces() {
         let got = judged(&scene, &judge, &format!("run{at}"), &flags);
         assert_eq!(got, expected, "{flags:?}");
     }
-    for (flag, word) in [("colour=red", "colour"), ("from=yesterday", "from")] {
+    for (flag, word) in [
+        ("colour=red", "colour"),
+        ("from=yesterday", "from"),
+        (
+            "status=nonsense",
+            "PENDING or RUNNING or COMPLETED or ERROR",
+        ),
+    ] {
         let mut command = scene.judge(&judge.url(), "confidence", "wrong");
         let ran = expect(2, command.args(["--judge-only", flag]));
         assert!(ran.stderr.contains(word), "{ran:?}");
@@ -211,8 +218,31 @@ fn rows_of_one_trace_are_judged_once() {
     assert_eq!(failed, [0]);
 }
 
+/// The last row of a trace says its name and status, and silence says that it has none and ended well: to filters, to
+/// the table and to the judge alike.
+#[test]
+fn the_last_row_says_name_and_status() {
+    let (mut first, mut last) = (trace(0), trace(0));
+    first["name"] = json!("old name");
+    first["status"] = json!("ERROR");
+    last.as_object_mut().unwrap().remove("name");
+    let scene = Scene::new(&[first, last]);
+    let judge = ScriptedJudge::start(script);
+    let run = |out, filter: &str| judged(&scene, &judge, out, &["--judge-only", filter]);
+    assert_eq!(run("named", "name=old"), [0; 0]);
+    assert_eq!(run("failed", "status=error"), [0; 0]);
+    assert_eq!(run("ended", "status=completed"), [0]);
+    let names = super::tables::Table::of(&scene.at("ended"), "traces").texts("name");
+    assert_eq!(names, [None]);
+    let shown = &judge.prompts()[0].user;
+    assert!(
+        !shown.contains("old name") && !shown.contains("ERROR\""),
+        "{shown}"
+    );
+}
+
 /// What `plan` says of a file: traces, and conversations.
-fn planned(scene: &Scene, file: &str, more: &[&str]) -> (u64, u64) {
+pub(super) fn planned(scene: &Scene, file: &str, more: &[&str]) -> (u64, u64) {
     let mut plan = crate::support::program();
     plan.arg("plan").arg(scene.at(file));
     plan.args(["--metrics", "confidence,conversation", "--json"]);

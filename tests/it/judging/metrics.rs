@@ -298,3 +298,21 @@ fn a_trace_cannot_close_its_delimiter() {
 fn escaped(asked: &Asked) -> usize {
     asked.user.matches("\\n## What to do").count()
 }
+
+/// Judges see a trace as it happened, in whatever order its spans are stored.
+#[test]
+fn spans_are_shown_in_the_order_of_time() {
+    let mut traces = traces(1);
+    let span = |id: &str, second: u32| {
+        let started_at = format!("2026-01-01T00:00:{second:02}Z");
+        json!({"span_id": id, "name": "step", "kind": "CHAIN", "started_at": started_at})
+    };
+    traces[0]["spans"] = json!([span("third", 9), span("second", 5), span("first", 5)]);
+    let scene = Scene::new(&traces);
+    let judge = ScriptedJudge::start(script);
+    expect(0, &mut scene.judge(&judge.url(), "confidence", "run"));
+    let shown = judge.prompts()[0].user.clone();
+    let place = |id: &str| shown.find(&format!("\"{id}\"")).unwrap();
+    assert!(place("first") < place("second"), "{shown}");
+    assert!(place("second") < place("third"), "{shown}");
+}

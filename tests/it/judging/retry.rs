@@ -52,7 +52,7 @@ pub(super) fn denied() -> Answer {
     Answer::status(401, &[], "wrong key")
 }
 
-fn retry(scene: &Scene, old: &str, new: &str) -> Command {
+pub(super) fn retry(scene: &Scene, old: &str, new: &str) -> Command {
     let mut command = program();
     command.env_remove("OPENAI_API_KEY");
     command.env("NO_PROXY", "127.0.0.1");
@@ -182,7 +182,7 @@ fn apart(count: usize) -> Vec<Value> {
 }
 
 /// A verdict of 4 of 5 for whatever metrics are asked for.
-fn verdict(asked: &Asked) -> Answer {
+pub(super) fn verdict(asked: &Asked) -> Answer {
     let properties = asked.schema.as_ref().unwrap()["properties"].clone();
     let block = json!({"score": 4, "justification": "j", "failure_code": null, "turns": []});
     let names = properties.as_object().unwrap().keys().cloned();
