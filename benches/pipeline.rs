@@ -270,6 +270,7 @@ fn main() {
     let request = ScoreRequest {
         name: None,
         monitor_id: None,
+        metric_names: rules().metrics,
         paths: vec![path.display().to_string()],
         out: folder.path().join("run"),
         overwrite: true,

@@ -6,6 +6,7 @@
 mod comparison;
 mod distribution;
 mod history;
+mod latest;
 mod summary;
 mod trend;
 
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use comparison::{Comparison, ComparisonRow, Order, Page, comparison};
 pub use distribution::{BucketError, BucketRow, Buckets, LastBucket, distribution};
 pub use history::{DEFAULT_HISTORY, HistoryRow, history};
+pub use latest::{LatestRow, latest};
 pub use summary::{SummaryRow, summary};
 pub use trend::{Interval, TrendRow, trend};
 
@@ -52,6 +54,17 @@ pub enum ScoreStatus {
     Failed,
     /// Not scored yet.
     Pending,
+}
+
+impl ScoreStatus {
+    /// `SUCCESS`, `FAILED` or `PENDING`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Success => "SUCCESS",
+            Self::Failed => "FAILED",
+            Self::Pending => "PENDING",
+        }
+    }
 }
 
 /// What kind of value a score is.
@@ -96,6 +109,8 @@ pub struct ScoreRecord {
     pub data_type: DataType,
     /// The stored number in [0, 1], 4 decimals. None for a failed score and for values that are no number.
     pub value: Option<f64>,
+    /// The stored value as text; read only where the scores of one trace or session are asked for.
+    pub text: Option<String>,
     /// When the score was made.
     pub created_at: DateTime<Utc>,
 }
@@ -146,11 +161,14 @@ impl ScoreFilter {
         }
     }
 
+    /// Whether scores of this time are looked at.
+    pub fn covers(&self, time: DateTime<Utc>) -> bool {
+        self.date_from.is_none_or(|from| time >= from) && self.date_to.is_none_or(|to| time < to)
+    }
+
     /// Whether a score is looked at.
     pub fn admits(&self, record: &ScoreRecord) -> bool {
-        record.target == self.target
-            && self.date_from.is_none_or(|from| record.created_at >= from)
-            && self.date_to.is_none_or(|to| record.created_at < to)
+        record.target == self.target && self.covers(record.created_at)
     }
 }
 
@@ -172,6 +190,7 @@ pub(crate) mod samples {
             status: ScoreStatus::Success,
             data_type: DataType::Numeric,
             value: Some(value),
+            text: None,
             created_at: at(hour),
         }
     }
@@ -288,6 +307,7 @@ mod tests {
             history(&records, &filter, "s", 9),
             history(alone, &all, "s", 9)
         );
+        assert_eq!(latest(&records, &filter, "s"), latest(alone, &all, "s"));
         let page = Page {
             offset: 0,
             limit: 9,

@@ -2,6 +2,7 @@
 
 use super::runs_flags::Looked;
 use super::{AnyError, listing};
+use crate::analytics::Target;
 use crate::judge::conversation::Breakdown;
 use crate::report::{counted, plain};
 use crate::run::{ConversationFigures, StoredRun, read_judged};
@@ -11,9 +12,7 @@ use crate::selection::format_instant;
 pub(super) fn print(looked: &Looked, runs: &[StoredRun]) -> Result<(), AnyError> {
     let mut all = Vec::new();
     for run in runs {
-        let too_early = looked.from.is_some_and(|from| run.created_at < from);
-        let too_late = looked.to.is_some_and(|to| run.created_at >= to);
-        if too_early || too_late {
+        if !looked.filter(Target::Session).covers(run.created_at) {
             continue;
         }
         let judged = read_judged(run, looked.project.as_deref())?;

@@ -1,6 +1,7 @@
 //! The command line: one file a subcommand.
 
 mod aggregate;
+mod analysed_runs;
 mod conversation_comparison;
 mod conversation_explanation;
 mod conversation_summary;

@@ -224,6 +224,7 @@ impl<'a> Runner<'a> {
         let settings = settings_of(monitor, self.config)?;
         let mut request = request::score(&settings, monitor.paths.clone(), out)?;
         request.targets = targets(monitor, sample_seed(&settings)?);
+        request.metric_names.clone_from(&monitor.metric_names);
         if let Some(judge) = &mut request.judge {
             // Judges are asked about all targets: what a settings file selects is meant for other runs.
             judge.sample = SamplingRate::ALL;

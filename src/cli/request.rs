@@ -216,6 +216,7 @@ pub(super) fn score(
     Ok(ScoreRequest {
         name: None,
         monitor_id: None,
+        metric_names: rules.metrics.clone(),
         record: record(settings, &paths, &rules, judge.as_ref()),
         paths,
         out,

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use super::analysed_runs::AnalysedRuns;
 use super::runs_flags::{
     ComparisonArgs, DistributionArgs, HistoryArgs, ListArgs, Looked, RunsCommand, SummaryArgs,
     SummaryTarget, TrendArgs,
@@ -13,14 +14,16 @@ use super::{
     scores,
 };
 use crate::analytics::{
-    self, LastBucket, Page, ScoreFilter, ScoreRecord, ScoreStatus, SummaryRow, Target,
+    self, DataType, LastBucket, Page, ScoreFilter, ScoreRecord, SummaryRow, Target,
 };
 use crate::metric::Level;
-use crate::report::counted;
+use crate::report::{counted, plain};
 use crate::run::{
-    ScoreQuery, StoredRun, find_runs, holds_conversations, read_run, read_scores, stored_metrics,
+    ScoreQuery, StoredRun, find_runs, holds_conversations, leave_out_retried, read_run,
+    read_scores, stored_metrics,
 };
 use crate::selection::format_instant;
+use crate::trace::canonical_trace_id;
 
 pub(super) use super::runs_flags::RunsArgs;
 
@@ -80,31 +83,28 @@ fn list(args: &ListArgs) -> Result<Outcome, AnyError> {
                 run.traces.to_string(),
                 run.sessions.to_string(),
                 run.judged.to_string(),
-                run.failed.to_string(),
+                match run.failed_signals {
+                    0 => run.failed.to_string(),
+                    count => format!("{} and {}", run.failed, counted(count, "signal", "signals")),
+                },
                 run.pending.to_string(),
             ]
         });
-        listing::table(header, rows.collect())
+        let mut text = listing::table(header, rows.collect());
+        let (_, left_out) = leave_out_retried(runs.clone(), &ScoreFilter::all(Target::Trace));
+        for left in left_out {
+            text.push_str(&format!(
+                "{} is retried by {}, which holds all of its scores: where both are read, it is left out of figures\n",
+                plain(&left.run),
+                plain(&left.retry)
+            ));
+        }
+        text
     })?;
     Ok(ended)
 }
 
 impl Looked {
-    /// The runs. One that can't be read is an error: without it every number would be another.
-    pub(super) fn runs(&self) -> Result<Vec<StoredRun>, AnyError> {
-        let folders = find_runs(&self.dirs)?;
-        let runs: Result<Vec<StoredRun>, _> = folders.iter().map(|f| read_run(f)).collect();
-        Ok(runs?)
-    }
-
-    fn filter(&self, target: Target) -> ScoreFilter {
-        ScoreFilter {
-            target,
-            date_from: self.from,
-            date_to: self.to,
-        }
-    }
-
     /// A query for all scores of a metric, without their ids.
     fn query<'a>(&'a self, target: Target, metric: Option<&'a str>) -> ScoreQuery<'a> {
         ScoreQuery {
@@ -144,13 +144,10 @@ struct SummaryLine {
 
 fn summary(args: &SummaryArgs) -> Result<(), AnyError> {
     let looked = &args.looked;
-    let runs = looked.runs()?;
-    if let Some(metric) = &args.metric {
-        check_metric(&runs, metric)?;
-    }
     let targets = match (args.target, &args.metric) {
         (Some(SummaryTarget::Conversations), None) => {
-            return conversation_summary::print(looked, &runs);
+            // Each run by itself: nothing is counted twice.
+            return conversation_summary::print(looked, &looked.all_runs()?);
         }
         (Some(SummaryTarget::Conversations), Some(_)) => {
             return Err(
@@ -161,21 +158,26 @@ fn summary(args: &SummaryArgs) -> Result<(), AnyError> {
         (None, Some(metric)) => vec![target_of(metric)],
         (None, None) => vec![Target::Trace, Target::Session],
     };
+    let analysed = looked.runs()?;
+    let runs = &analysed.runs;
+    if let Some(metric) = &args.metric {
+        check_metric(runs, metric)?;
+    }
     let mut lines = Vec::new();
     for target in targets {
         let filter = looked.filter(target);
         let metrics: Vec<String> = match &args.metric {
             Some(metric) => vec![metric.clone()],
-            None => stored_metrics(&runs, &filter)?.into_iter().collect(),
+            None => stored_metrics(runs, &filter)?.into_iter().collect(),
         };
         // One metric after the other: only the scores of one are in memory.
         for metric in &metrics {
-            let records = read_scores(&runs, &looked.query(target, Some(metric)))?;
+            let records = read_scores(runs, &looked.query(target, Some(metric)))?;
             let rows = analytics::summary(&records, &filter);
             lines.extend(rows.into_iter().map(|row| SummaryLine { target, row }));
         }
     }
-    listing::print(looked.json, &lines, || {
+    analysed.print_rows(looked.json, &lines, || {
         let header = [
             "metric", "target", "success", "failed", "mean", "min", "median", "max", "latest",
         ];
@@ -200,23 +202,23 @@ fn summary(args: &SummaryArgs) -> Result<(), AnyError> {
     })
 }
 
-/// The scores of one metric, and the filter they passed.
+/// The scores of one metric, the filter they passed, and the runs they are of.
 fn scores_of(
     looked: &Looked,
     target: Option<Target>,
     metric: &str,
-) -> Result<(ScoreFilter, Vec<ScoreRecord>), AnyError> {
+) -> Result<(ScoreFilter, Vec<ScoreRecord>, AnalysedRuns), AnyError> {
     let target = target.unwrap_or_else(|| target_of(metric));
-    let runs = looked.runs()?;
-    check_metric(&runs, metric)?;
-    let records = read_scores(&runs, &looked.query(target, Some(metric)))?;
-    Ok((looked.filter(target), records))
+    let analysed = looked.runs()?;
+    check_metric(&analysed.runs, metric)?;
+    let records = read_scores(&analysed.runs, &looked.query(target, Some(metric)))?;
+    Ok((looked.filter(target), records, analysed))
 }
 
 fn trend(args: &TrendArgs) -> Result<(), AnyError> {
-    let (filter, records) = scores_of(&args.looked, args.target, &args.metric)?;
+    let (filter, records, analysed) = scores_of(&args.looked, args.target, &args.metric)?;
     let rows = analytics::trend(&records, &filter, &args.metric, args.interval);
-    listing::print(args.looked.json, &rows, || {
+    analysed.print_rows(args.looked.json, &rows, || {
         let rows = rows.iter().map(|row| {
             [
                 format_instant(row.bucket_start),
@@ -229,13 +231,13 @@ fn trend(args: &TrendArgs) -> Result<(), AnyError> {
 }
 
 fn distribution(args: &DistributionArgs) -> Result<(), AnyError> {
-    let (filter, records) = scores_of(&args.looked, args.target, &args.metric)?;
+    let (filter, records, analysed) = scores_of(&args.looked, args.target, &args.metric)?;
     let last = match args.closed {
         true => LastBucket::Closed,
         false => LastBucket::Compat,
     };
     let rows = analytics::distribution(&records, &filter, &args.metric, args.buckets, last);
-    listing::print(args.looked.json, &rows, || {
+    analysed.print_rows(args.looked.json, &rows, || {
         let rows = rows.iter().map(|row| {
             [
                 listing::score(Some(row.bucket_min)),
@@ -249,31 +251,56 @@ fn distribution(args: &DistributionArgs) -> Result<(), AnyError> {
 
 fn history(args: &HistoryArgs) -> Result<(), AnyError> {
     let looked = &args.looked;
-    let query = ScoreQuery {
-        target_id: Some(&args.session),
-        with_ids: true,
-        ..looked.query(Target::Session, args.metric.as_deref())
+    let analysed = looked.runs()?;
+    if let Some(metric) = &args.metric {
+        check_metric(&analysed.runs, metric)?;
+    }
+    let metric = args.metric.as_deref();
+    let records = |target, id| {
+        let query = ScoreQuery {
+            target_id: Some(id),
+            with_ids: true,
+            ..looked.query(target, metric)
+        };
+        read_scores(&analysed.runs, &query)
     };
-    let records = read_scores(&looked.runs()?, &query)?;
-    let rows = analytics::history(&records, &query.filter, &args.session, args.limit);
-    listing::print(looked.json, &rows, || {
+    const HEADER: [&str; 5] = ["created", "metric", "score", "status", "run"];
+    if let Some(given) = &args.target.trace {
+        let id = canonical_trace_id(given).unwrap_or_default();
+        let filter = looked.filter(Target::Trace);
+        let mut rows = analytics::latest(&records(Target::Trace, &id)?, &filter, &id);
+        rows.truncate(args.limit);
+        return analysed.print_rows(looked.json, &rows, || {
+            let rows = rows.iter().map(|row| {
+                [
+                    format_instant(row.created_at),
+                    row.metric.clone(),
+                    match (row.data_type, &row.value) {
+                        (DataType::Boolean | DataType::Categorical, Some(value)) => value.clone(),
+                        _ => listing::score(row.score),
+                    },
+                    row.status.name().to_owned(),
+                    row.run.clone(),
+                ]
+            });
+            listing::table(HEADER, rows.collect())
+        });
+    }
+    let session = args.target.session.as_deref().unwrap_or_default();
+    let filter = looked.filter(Target::Session);
+    let records = records(Target::Session, session)?;
+    let rows = analytics::history(&records, &filter, session, args.limit);
+    analysed.print_rows(looked.json, &rows, || {
         let rows = rows.iter().map(|row| {
             [
                 format_instant(row.created_at),
                 row.metric.clone(),
                 listing::score(row.score),
-                match row.status {
-                    ScoreStatus::Success => "SUCCESS".to_owned(),
-                    ScoreStatus::Failed => "FAILED".to_owned(),
-                    ScoreStatus::Pending => "PENDING".to_owned(),
-                },
+                row.status.name().to_owned(),
                 row.run.clone(),
             ]
         });
-        listing::table(
-            ["created", "metric", "score", "status", "run"],
-            rows.collect(),
-        )
+        listing::table(HEADER, rows.collect())
     })
 }
 
@@ -283,13 +310,14 @@ fn comparison(args: &ComparisonArgs, metric: &str) -> Result<(), AnyError> {
         with_ids: true,
         ..looked.query(Target::Session, Some(metric))
     };
-    let records = read_scores(&looked.runs()?, &query)?;
+    let analysed = looked.runs()?;
+    let records = read_scores(&analysed.runs, &query)?;
     let page = Page {
         offset: args.offset,
         limit: args.limit,
     };
     let compared = analytics::comparison(&records, &query.filter, metric, args.order, page);
-    listing::print(looked.json, &compared, || {
+    analysed.print(looked.json, &compared, || {
         let rows = compared.rows.iter().map(|row| {
             [
                 match &row.project_id {

@@ -30,7 +30,7 @@ pub(super) enum RunsCommand {
     Trend(TrendArgs),
     /// How the scores of a metric spread
     Distribution(DistributionArgs),
-    /// The scores of one session, oldest first
+    /// The scores of one session, oldest first; or the latest score of each metric of one trace
     History(HistoryArgs),
     /// The latest score of each session, worst first; or, without --metric, the conversations of a baseline and a candidate
     Comparison(Box<ComparisonArgs>),
@@ -128,15 +128,26 @@ pub(super) struct DistributionArgs {
 pub(super) struct HistoryArgs {
     #[command(flatten)]
     pub looked: Looked,
-    /// The session
-    #[arg(long, value_name = "ID")]
-    pub session: String,
+    #[command(flatten)]
+    pub target: HistoryTarget,
     /// This metric only
-    #[arg(long, value_name = "METRIC", value_parser = metric)]
+    #[arg(long, value_name = "METRIC", value_parser = any_metric)]
     pub metric: Option<String>,
     /// Scores at most
     #[arg(long, value_name = "N", default_value_t = DEFAULT_HISTORY)]
     pub limit: usize,
+}
+
+/// What a history is about: one of them.
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+pub(super) struct HistoryTarget {
+    /// The session: all of its scores
+    #[arg(long, value_name = "ID")]
+    pub session: Option<String>,
+    /// The trace: of each metric the latest score, whatever its status
+    #[arg(long, value_name = "ID")]
+    pub trace: Option<String>,
 }
 
 #[derive(Args, Debug)]

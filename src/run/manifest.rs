@@ -9,7 +9,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::directory::MANIFEST;
-use super::{EngineRequest, RequestRecord, Rules, RunDirectory, RunError, Summary};
+use super::finished::run_record::RETRY_OF;
+use super::{EngineRequest, RequestRecord, Retry, Rules, RunDirectory, RunError, Summary};
 use crate::embed::EmbeddingService;
 use crate::trace::{SourceFile, TraceSource};
 
@@ -89,6 +90,10 @@ pub(super) struct Origins<'a> {
     pub name: Option<&'a str>,
     /// The monitor that the run is of.
     pub monitor_id: Option<&'a str>,
+    /// The metrics that were asked for, if the rules name more.
+    pub metric_names: Option<&'a [String]>,
+    /// The run whose failures this one asks again, if it does.
+    pub retry: Option<&'a Retry>,
 }
 
 /// Writes the manifest of a folder of tables that is no run: it has no scores, and no rules.
@@ -113,6 +118,16 @@ pub(super) fn write_of_inputs(
 
 fn now() -> String {
     chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true)
+}
+
+/// What no other run has: of its place and the moment. Unlike its path, it stays when the directory is moved.
+fn identity(run: &RunDirectory) -> String {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(run.path().as_os_str().as_encoded_bytes());
+    let moment = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Nanos, true);
+    hasher.update(moment.as_bytes());
+    hasher.update(&std::process::id().to_le_bytes());
+    hasher.finalize().to_hex()[..32].to_owned()
 }
 
 /// Writes the manifest of a run over traces.
@@ -147,6 +162,7 @@ pub(super) fn write_over<'f>(
         "nightmill": env!("CARGO_PKG_VERSION"),
         "command": command,
         "created_at": now(),
+        "identity": identity(run),
         "inputs": inputs,
         "signals": origins.signals,
         "model": origins.model,
@@ -173,6 +189,12 @@ pub(super) fn write_over<'f>(
     if let Some(manifest) = manifest.as_object_mut() {
         if let Some(name) = origins.name {
             manifest.insert("name".into(), name.into());
+        }
+        if let Some(names) = origins.metric_names {
+            manifest.insert("metric_names".into(), json!(names));
+        }
+        if let Some(retry) = origins.retry {
+            manifest.insert(RETRY_OF.into(), json!(retry.retried()));
         }
         if let Some(monitor) = origins.monitor_id {
             manifest.insert("monitor_id".into(), monitor.into());

@@ -43,8 +43,10 @@ pub use finished::history::{
 pub use finished::import_scores::{Imported, ScoresError, import_scores};
 pub use finished::judged_comparison::{JudgedComparison, compare_judged};
 pub use finished::judged_runs::{ConversationFigures, JudgedRun, holds_conversations, read_judged};
+pub use finished::lineage::{LeftOut, RunMark, leave_out_retried};
 pub use finished::manual_rows::RowError;
 pub use finished::retry::{Retry, RetryError};
+pub use finished::run_record::RunRecord;
 pub use judging::cap_use::CapUse;
 pub use judging::metric_draft::draft_metric;
 pub use judging::plan::{PlanSummary, PlannedMetric, plan};

@@ -55,6 +55,8 @@ pub struct ScoreRequest {
     pub name: Option<String>,
     /// The monitor that the run is of.
     pub monitor_id: Option<String>,
+    /// Metrics that were asked for; the rules may hold signals beside them, for session metrics.
+    pub metric_names: Vec<String>,
     /// The request as it was given, for the manifest.
     pub record: RequestRecord,
 }
@@ -291,6 +293,8 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
                 .map(|retry| retry.name.as_str())
                 .or(request.name.as_deref()),
             monitor_id: request.monitor_id.as_deref(),
+            metric_names: Some(&request.metric_names),
+            retry: request.retry(),
         },
         &summary,
     )?;

@@ -189,6 +189,50 @@ fn imported_scores_count_where_they_should() {
         assert_eq!(row(metric)["avg_score"], Value::Null);
     }
     assert_eq!(row("coherence")["success_count"], 3);
+    let latest = json_of(&["runs", "history", &all, "--trace", "c"]);
+    let known = latest.as_array().unwrap().iter();
+    let known: Vec<[&Value; 4]> = known
+        .map(|row| ["metric", "score", "value", "run"].map(|key| &row[key]))
+        .collect();
+    assert_eq!(known[0][0], "coherence");
+    let words = [
+        [
+            json!("helpful"),
+            json!(0.6001),
+            json!("0.60006"),
+            json!("run-scores"),
+        ],
+        [
+            json!("safe"),
+            Value::Null,
+            json!("true"),
+            json!("run-scores"),
+        ],
+        [
+            json!("tone"),
+            Value::Null,
+            json!("dry"),
+            json!("run-scores"),
+        ],
+    ];
+    assert_eq!(known[1..], words.each_ref().map(|row| row.each_ref()));
+    let one = ["runs", "history", &all, "--trace", "c", "--metric", "tone"];
+    let table = ended(0, &one).stdout;
+    assert!(
+        table.contains("dry") && !table.contains("helpful"),
+        "{table}"
+    );
+    for wrong in [
+        &["runs", "history", &all][..],
+        &["runs", "history", &all, "--trace", "c", "--session", "s"],
+        &["runs", "history", &all, "--trace", "c", "--metric", "tome"],
+    ] {
+        let refused = ended(2, wrong);
+        assert!(
+            refused.stderr.contains("--") && refused.stdout.is_empty(),
+            "{refused:?}"
+        );
+    }
     let buckets = json_of(&[
         "runs",
         "distribution",

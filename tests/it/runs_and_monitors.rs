@@ -472,6 +472,55 @@ fn a_monitor_goes_on_with_its_files_while_its_judge_is_silent() {
     assert_eq!(place.tick(0, "2026-12-05T03:00:00Z"), ["skipped_unchanged"]);
 }
 
+/// Signals that a monitor of sessions takes up are told apart from what it was asked for.
+#[test]
+fn failed_signals_are_no_failures_of_a_session_monitor() {
+    let judge = ScriptedJudge::start(|_| Answer::status(400, &[], "closed for tonight"));
+    let place = of_two_users();
+    let settings = [
+        format!("judge_url={}", judge.url()),
+        format!("ledger={}", place.folder.path().join("ledger.db").display()),
+    ];
+    let settings = ["--set", &settings[0], "--set", &settings[1]];
+    let judged = |target, metric| {
+        let chosen = ["--target", target, "--metrics", metric];
+        [&chosen[..], &["--judge", "openai/test"], &settings].concat()
+    };
+    let listed = |name: &str| {
+        place.monitor(3, &["trigger", name, "--now", "2026-12-02"]);
+        let run = place.runs().into_iter().find(|run| run.starts_with(name));
+        let run = Path::new(&place.out).join(run.unwrap());
+        let failed = summary(&run)["failed_signals"].clone();
+        assert!(failed.as_u64() > Some(0), "{name}");
+        let path = run.display().to_string();
+        let table = ended(0, &["runs", "list", &path]).stdout;
+        (json(&["runs", "list", &path])[0].clone(), failed, table)
+    };
+    place.add(0, "sessions", &judged("session", "agent_reliability"));
+    let (run, failed, table) = listed("sessions");
+    assert_eq!(
+        run["metric_names"],
+        serde_json::json!(["agent_reliability"])
+    );
+    assert_eq!(run["model"], "openai/test");
+    assert_eq!(
+        (&run["failed"], &run["failed_signals"]),
+        (&0.into(), &failed)
+    );
+    assert_eq!(run["status"], "INCOMPLETE");
+    assert!(
+        table.contains(&format!("0 and {failed} signals")),
+        "{table}"
+    );
+
+    place.add(0, "traces", &judged("trace", "confidence"));
+    let (run, failed, _) = listed("traces");
+    assert_eq!(
+        (&run["failed"], &run["failed_signals"]),
+        (&failed, &0.into())
+    );
+}
+
 #[test]
 fn a_later_row_that_makes_an_old_trace_match_is_something_new() {
     let place = Place::new();
@@ -763,6 +812,16 @@ fn a_session_monitor_scores_the_sessions_that_pass_and_no_others() {
     assert_eq!(targets["target_type"], "SESSION");
     assert_eq!(targets["filters"], serde_json::json!({"user_id": "u1"}));
     assert_eq!(manifest["rules"]["weights"]["coherence"], 2.0);
+    let listed = &json(&["runs", "list", &place.out])[0];
+    assert_eq!(listed["filters"], serde_json::json!({"user_id": "u1"}));
+    assert_eq!(listed["sampling_rate"], 1.0);
+    assert_eq!(listed["monitor_id"], manifest["monitor_id"]);
+    assert!(listed["monitor_id"].is_string());
+    assert_eq!(
+        listed["metric_names"],
+        serde_json::json!(["agent_reliability"])
+    );
+    assert_eq!(listed["model"], Value::Null);
 
     // New: not a trace of a session that does not pass, nor one that the filters leave out, but one that they match.
     put(

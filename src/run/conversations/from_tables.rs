@@ -200,6 +200,7 @@ pub fn judge_turns(
             .retry
             .as_ref()
             .map(|retry| retry.name.as_str()),
+        retry: request.judge.retry.as_deref(),
         ..manifest::Origins::default()
     };
     let rules = &request.rules;

@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::analytics::{DataType as ValueType, ScoreFilter, ScoreRecord, ScoreStatus};
 use crate::run::directory::MANIFEST;
+use crate::run::finished::lineage::RunMark;
+use crate::run::finished::run_record::{Recorded, RunRecord};
 use crate::run::finished::stored_table::{cell, for_each_batch, number, numbers, text};
 use crate::run::table_folder::is_no_run;
 use crate::selection::instant;
@@ -94,12 +96,23 @@ pub struct StoredRun {
     pub sessions: u64,
     /// Scores that judges gave, all metrics together.
     pub judged: u64,
-    /// Traces with a metric that failed, and conversations that did.
+    /// Scores that the run was asked for and that failed: those of traces, and conversations.
     pub failed: u64,
+    /// Scores of traces that failed and that the run took up for the sake of session metrics alone (specification, section 10.3).
+    pub failed_signals: u64,
     /// Traces with a metric that was not tried, and conversations that were not.
     pub pending: u64,
+    /// What it was asked.
+    #[serde(flatten)]
+    pub record: RunRecord,
     /// The run directory.
     pub path: PathBuf,
+    /// What no other run has.
+    #[serde(skip)]
+    pub(in crate::run) identity: Option<String>,
+    /// The runs whose scores it holds as a retry, the latest first.
+    #[serde(skip)]
+    pub(in crate::run) retried: Vec<RunMark>,
 }
 
 #[derive(Deserialize)]
@@ -108,6 +121,12 @@ struct Manifest {
     command: String,
     #[serde(with = "instant")]
     created_at: DateTime<Utc>,
+    // Neither is written by versions that took every run for one of its own.
+    identity: Option<String>,
+    #[serde(default)]
+    retry_of: Vec<RunMark>,
+    #[serde(flatten)]
+    recorded: Recorded,
 }
 
 #[derive(Deserialize)]
@@ -122,6 +141,27 @@ struct StoredSummary {
     pending_signals: u64,
     #[serde(default)]
     judge: Option<StoredJudge>,
+    #[serde(default)]
+    metrics: Vec<StoredMetric>,
+    // Of imported scores.
+    names: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+struct StoredMetric {
+    name: String,
+    level: String,
+    failed: u64,
+}
+
+impl StoredSummary {
+    /// Scores of traces that failed, of metrics that nobody asked for.
+    fn failed_of_others(&self, asked: &[String]) -> u64 {
+        let of_traces = self.metrics.iter().filter(|m| m.level == "trace");
+        let others = of_traces.filter(|m| !asked.contains(&m.name));
+        let failed: u64 = others.map(|m| m.failed).sum();
+        failed.min(self.failed_signals)
+    }
 }
 
 #[derive(Deserialize)]
@@ -189,6 +229,10 @@ pub fn read_run(path: &Path) -> Result<StoredRun, HistoryError> {
     let judge = summary.judge.as_ref();
     let conversations = judge.and_then(|judge| judge.conversations.as_ref());
     let failed = summary.failed_signals + conversations.map_or(0, |c| c.failed);
+    let mut record = RunRecord::from(manifest.recorded);
+    record.metric_names = record.metric_names.or(summary.names.clone());
+    let asked = record.metric_names.as_deref();
+    let failed_signals = asked.map_or(0, |asked| summary.failed_of_others(asked));
     let pending = summary.pending_signals + conversations.map_or(0, |c| c.pending);
     let unscored = summary.quarantined + failed + pending + summary.unreadable_files;
     let judged = judge.into_iter().flat_map(|judge| &judge.metrics);
@@ -207,9 +251,13 @@ pub fn read_run(path: &Path) -> Result<StoredRun, HistoryError> {
         traces: summary.traces,
         sessions: summary.sessions,
         judged: judged.chain(conversations).map(|ends| ends.judged).sum(),
-        failed,
+        failed: failed - failed_signals,
+        failed_signals,
         pending,
+        record,
         path: path.to_owned(),
+        identity: manifest.identity,
+        retried: manifest.retry_of,
     })
 }
 
@@ -258,6 +306,9 @@ pub fn read_scores(
     if query.project_id.is_some() || query.wants_ids() {
         columns.push("project_id");
     }
+    if query.target_id.is_some() {
+        columns.push("value");
+    }
     let mut records = Vec::new();
     for run in in_time(runs, &query.filter) {
         for_each_batch(&run.path, SCORES, &columns, |batch| {
@@ -298,10 +349,8 @@ fn in_time<'r>(
     runs: &'r [StoredRun],
     filter: &ScoreFilter,
 ) -> impl Iterator<Item = &'r StoredRun> + use<'r> {
-    let (from, to) = (filter.date_from, filter.date_to);
-    runs.iter().filter(move |run| {
-        from.is_none_or(|from| run.created_at >= from) && to.is_none_or(|to| run.created_at < to)
-    })
+    let filter = *filter;
+    runs.iter().filter(move |run| filter.covers(run.created_at))
 }
 
 fn push_records(
@@ -319,6 +368,7 @@ fn push_records(
         query.project_id.is_some() || query.wants_ids(),
         "project_id",
     )?;
+    let values = optional(query.target_id.is_some(), "value")?;
     let passes = |given: Option<&str>, found: &Option<StringArray>, row: usize| {
         given.is_none() || found.as_ref().and_then(|texts| cell(texts, row)) == given
     };
@@ -354,6 +404,10 @@ fn push_records(
                 other => return Err(format!("`{}` is no data type", other.unwrap_or("null"))),
             },
             value: number(&scores, row),
+            text: values
+                .as_ref()
+                .and_then(|values| cell(values, row))
+                .map(str::to_owned),
             created_at: run.created_at,
         });
     }
@@ -421,6 +475,31 @@ mod tests {
             (run.status, run.failed, run.judged),
             (RunStatus::Incomplete, 2, 8)
         );
+
+        // Signals that nobody asked for are counted apart, and leave the run incomplete.
+        let failed = text
+            .replacen(r#""failed_signals":0"#, r#""failed_signals":5"#, 1)
+            .replacen(
+                "{",
+                r#"{"metrics":[{"name":"confidence","level":"trace","failed":3},
+                {"name":"coherence","level":"trace","failed":2},
+                {"name":"agent_reliability","level":"session","failed":0}],"#,
+                1,
+            );
+        fs::write(path.join(SUMMARY), failed).unwrap();
+        for (asked, expected) in [
+            (r#"["agent_reliability"]"#, (0, 5)),
+            (r#"["agent_reliability","coherence"]"#, (2, 3)),
+            (r#"["confidence","coherence"]"#, (5, 0)),
+        ] {
+            let manifest = format!(
+                r#"{{"command":"score","created_at":"2026-01-31T03:00:00Z","metric_names":{asked}}}"#
+            );
+            fs::write(path.join(MANIFEST), manifest).unwrap();
+            let run = read_run(&path).unwrap();
+            assert_eq!((run.failed, run.failed_signals), expected, "{asked}");
+            assert_eq!(run.status, RunStatus::Incomplete);
+        }
 
         let filter = ScoreFilter::all(crate::analytics::Target::Trace);
         let error = stored_metrics(&[run], &filter).unwrap_err().to_string();

@@ -135,7 +135,7 @@ mod tests {
 
     use super::*;
     use crate::judge::conversation::{CaseResult, ComparedCase, RunBars};
-    use crate::run::{RunStatus, StoredRun};
+    use crate::run::{RunRecord, RunStatus, StoredRun};
 
     fn judged(name: &str, cases: &[(&str, bool, f64)], settings: &Value) -> JudgedRun {
         let result = |(case, passed, score): &(&str, bool, f64)| CaseResult {
@@ -161,8 +161,12 @@ mod tests {
                 sessions: 1,
                 judged: 1,
                 failed: 0,
+                failed_signals: 0,
                 pending: 0,
+                record: RunRecord::default(),
                 path: PathBuf::new(),
+                identity: None,
+                retried: Vec::new(),
             },
             model: Some("openai/judge".into()),
             program: Some("1".into()),

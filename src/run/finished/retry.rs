@@ -16,6 +16,7 @@ use crate::metric::CONVERSATION;
 use crate::run::conversations::from_traces::SessionKey;
 use crate::run::directory::MANIFEST;
 use crate::run::finished::history::{HistoryError, read_json};
+use crate::run::finished::lineage::{RunMark, retried_with};
 use crate::run::finished::stored_table::{cell, for_each_batch, number, numbers, text};
 use crate::run::judging::judgements::{Judgement, Judgements, Status};
 use crate::run::request_record::RequestRecord;
@@ -214,6 +215,11 @@ impl Retry {
         &self.old.name
     }
 
+    /// The runs whose scores the new one will hold, the old run first.
+    pub(in crate::run) fn retried(&self) -> Vec<RunMark> {
+        retried_with(&self.old)
+    }
+
     /// The directory of the old run.
     pub fn path(&self) -> &Path {
         &self.old.path
@@ -276,6 +282,9 @@ impl Retry {
     pub fn narrow(self, request: &mut ScoreRequest) {
         request.report = self.request.report;
         request.targets.clone_from(&self.request.targets);
+        if let Some(names) = &self.old.record.metric_names {
+            request.metric_names.clone_from(names);
+        }
         let Some(judge) = &mut request.judge else {
             return;
         };

@@ -15,6 +15,7 @@ use crate::judge::{
 use crate::run::RunError;
 use crate::run::conversations::ConversationRequest;
 use crate::run::finished::retry::Retry;
+use crate::run::finished::run_record::RETRY_OF;
 use crate::selection::{SamplingRate, TraceFilters, format_instant};
 
 /// What a run asks judges, and within which bounds.
@@ -97,7 +98,7 @@ impl JudgeRequest {
             })
         });
         let filters = match &self.retry {
-            Some(retry) => json!({ "retry_of": retry.id() }),
+            Some(retry) => json!({ RETRY_OF: retry.id() }),
             None => json!(self.filters),
         };
         json!({

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::scene::{Scene, case_of, expect, id, reply_to, stage, trace, traces};
 use super::tables::targets;
 use crate::scripted_judge::{Answer, Asked, ScriptedJudge};
-use crate::support::summary;
+use crate::support::{program, summary};
 
 fn script(asked: &Asked) -> Answer {
     Answer::reply(reply_to(asked, 0.75))
@@ -56,6 +56,10 @@ fn a_condition_looks_at_computed_signals() {
     assert_eq!(
         judged("either", "loop_detection < 0.5 OR trace_id = 't-000'"),
         [0, 2]
+    );
+    assert_eq!(
+        listed(&scene, "fresh")["filters"],
+        json!({"condition": "loop_detection >= 0.5"})
     );
     assert_eq!(judged("none", "loop_detection > 2").len(), 0);
 }
@@ -214,8 +218,27 @@ fn rows_of_one_trace_are_judged_once() {
     assert!(first.user.contains("the last word"), "{}", first.user);
     assert!(!first.user.contains("left the house"), "{}", first.user);
     // The later row says how the trace ended.
-    let failed = judged(&scene, &judge, "failed", &["--judge-only", "status=error"]);
+    let sampled = ["--judge-only", "status=error", "--sample", "0.9"];
+    let failed = judged(&scene, &judge, "failed", &sampled);
     assert_eq!(failed, [0]);
+    let listed = listed(&scene, "failed");
+    assert_eq!(listed["filters"], json!({"status": "ERROR"}));
+    assert_eq!(listed["sampling_rate"], 0.9);
+    assert_eq!(listed["model"], "openai/test");
+    assert_eq!(
+        listed["metric_names"],
+        json!(["confidence", "loop_detection"])
+    );
+    assert_eq!(listed["monitor_id"], json!(null));
+}
+
+/// What `runs list` says of a run.
+#[track_caller]
+fn listed(scene: &Scene, run: &str) -> serde_json::Value {
+    let mut command = program();
+    command.args(["runs", "list", "--json"]).arg(scene.at(run));
+    let listed = expect(0, &mut command).stdout;
+    serde_json::from_str::<serde_json::Value>(&listed).unwrap()[0].clone()
 }
 
 /// The last row of a trace says its name and status, and silence says that it has none and ended well: to filters, to

@@ -1,6 +1,6 @@
 //! `nightmill runs retry`: exactly what failed is asked again, and the rest stays as it was.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -108,6 +108,104 @@ fn exactly_the_failed_pairs_are_asked_again() {
     assert!(listed.stdout.contains("Retry: first"), "{listed:?}");
 }
 
+/// What an analysis of runs says as JSON, and on standard error.
+struct Analysed {
+    rows: Vec<Value>,
+    stderr: String,
+}
+
+#[track_caller]
+fn analysed(args: &[&str], runs: &[PathBuf]) -> Analysed {
+    let mut command = program();
+    let ran = expect(0, command.arg("runs").args(args).args(runs).arg("--json"));
+    Analysed {
+        rows: serde_json::from_str(&ran.stdout).unwrap(),
+        stderr: ran.stderr,
+    }
+}
+
+/// A retry holds the scores of the run that it asks again: figures over both are those of the retry alone.
+#[test]
+fn a_run_and_its_retry_count_once() {
+    let scene = Scene::new(&traces(4));
+    let judge = Mendable::start(|asked| (case_of(asked) == 1).then(denied), good);
+    let url = judge.judge.url();
+    expect(3, &mut scene.judge(&url, "confidence,coherence", "first"));
+    judge.mend();
+    expect(0, &mut retry(&scene, "first", "second"));
+    let both = || vec![scene.folder().to_owned()];
+    let second = [scene.at("second")];
+    let total = |rows: &[Value]| -> u64 { rows.iter().filter_map(|r| r["count"].as_u64()).sum() };
+    for metric in ["confidence", "coherence"] {
+        let summed = analysed(&["summary", "--metric", metric], &both());
+        let [row] = summed.rows.as_slice() else {
+            panic!("{:?}", summed.rows);
+        };
+        assert_eq!(
+            (&row["success_count"], &row["failed_count"]),
+            (&json!(4), &json!(0))
+        );
+        assert_eq!(
+            row["left_out"],
+            json!([{"run": "first", "retry": "second"}])
+        );
+        let words = "left out: `first` (its retry `second` holds all of its scores)\n";
+        assert_eq!(summed.stderr, words);
+        for figures in ["distribution", "trend"] {
+            let of_both = analysed(&[figures, "--metric", metric], &both());
+            assert_eq!(total(&of_both.rows), 4, "{figures}: {:?}", of_both.rows);
+            let alone = analysed(&[figures, "--metric", metric], &second);
+            assert_eq!(total(&alone.rows), 4);
+            assert!(alone.rows[0].get("left_out").is_none() && alone.stderr.is_empty());
+        }
+    }
+    // A run that is read without its retry counts.
+    let first = analysed(&["summary", "--metric", "confidence"], &[scene.at("first")]);
+    assert_eq!(first.rows[0]["success_count"], 3);
+
+    // What is known of a trace is what the latest run says, be it a failure.
+    let latest = |runs: &[PathBuf]| {
+        let args = [
+            "history",
+            "--trace",
+            id(1).as_str(),
+            "--metric",
+            "confidence",
+        ]
+        .map(str::to_owned);
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let rows = analysed(&args, runs).rows;
+        assert_eq!(rows.len(), 1, "{rows:?}");
+        (rows[0]["status"].clone(), rows[0]["score"].clone())
+    };
+    assert_eq!(latest(&[scene.at("first")]), (json!("FAILED"), Value::Null));
+    assert_eq!(latest(&both()), (json!("SUCCESS"), json!(0.75)));
+
+    let list = |more: &[&str]| {
+        let mut command = program();
+        command.args(["runs", "list"]).arg(scene.folder());
+        expect(0, command.args(more)).stdout
+    };
+    let listed: Value = serde_json::from_str(&list(&["--json"])).unwrap();
+    let runs = listed.as_array().unwrap();
+    let of = |name: &str| runs.iter().find(|run| run["name"] == name).unwrap();
+    assert_eq!(runs.len(), 2);
+    assert_eq!(of("first")["retry_of"], Value::Null);
+    assert_eq!(of("second")["retry_of"], "first");
+    assert_eq!(of("second")["filters"], json!({"retry_of": "first"}));
+    assert!(list(&[]).contains("first is retried by second"));
+
+    // A run is known wherever it lies, and another one under its name is not taken for it.
+    std::fs::rename(scene.at("first"), scene.at("moved")).unwrap();
+    let summed = analysed(&["summary", "--metric", "confidence"], &both());
+    assert_eq!(summed.rows[0]["success_count"], 4);
+    assert_eq!(summed.rows[0]["left_out"][0]["run"], "moved");
+    expect(0, &mut scene.judge(&url, "confidence,coherence", "first"));
+    let two = [scene.at("first"), scene.at("second")];
+    let summed = analysed(&["summary", "--metric", "confidence"], &two);
+    assert_eq!(summed.rows[0]["success_count"], 8);
+}
+
 /// What did not fail is taken from the old run's table and not from the ledger, and stays what it is: pending scores too.
 #[test]
 fn the_rest_needs_no_ledger() {
@@ -162,7 +260,16 @@ fn unusable_answers_are_asked_for_again() {
         expect(0, &mut retry(&scene, "second", "third"));
     });
     assert_eq!(asked.iter().map(case_of).collect::<Vec<_>>(), [1]);
-    assert_eq!(manifest(&scene.at("third"))["name"], "Retry: Retry: first");
+    let told = manifest(&scene.at("third"));
+    assert_eq!(told["name"], "Retry: Retry: first");
+    let chain = told["retry_of"].as_array().unwrap();
+    let chain: Vec<&Value> = chain.iter().map(|run| &run["name"]).collect();
+    assert_eq!(chain, ["second", "first"]);
+    // The last run holds what the first one scored, also where the one between them is not read.
+    let two = ["first", "third"].map(|run| scene.at(run));
+    let summed = analysed(&["summary", "--metric", "confidence"], &two);
+    assert_eq!(summed.rows[0]["success_count"], 2);
+    assert_eq!(summed.rows[0]["failed_count"], 0);
     // The ledger has all rounds: who asks for as many is answered without a call.
     let asked = judge.asked_by(|| {
         let mut whole = scene.judge(&url, "confidence", "whole");
