@@ -38,7 +38,7 @@ pub(super) struct RetryArgs {
     /// The ledger, if it has moved
     #[arg(long, value_name = "FILE")]
     ledger: Option<PathBuf>,
-    /// Print the summary as JSON
+    /// Print the summary as JSON; null where nothing failed
     #[arg(long)]
     json: bool,
 }
@@ -46,7 +46,14 @@ pub(super) struct RetryArgs {
 pub(super) fn run(args: RetryArgs) -> Result<Outcome, AnyError> {
     let retry = Retry::of(one_run(&args.dir)?)?;
     if retry.pairs() == 0 && retry.conversations() == 0 {
-        outcome::print(&nothing_failed(&retry))?;
+        let told = nothing_failed(&retry);
+        match args.json {
+            true => {
+                tracing::warn!("{told}");
+                outcome::print("null\n")?;
+            }
+            false => outcome::print(&format!("{told}\n"))?,
+        }
         return Ok(Outcome::Done);
     }
     retry.check()?;
@@ -113,7 +120,7 @@ fn nothing_failed(retry: &Retry) -> String {
     if told.len() == 1 {
         told = vec!["nothing failed".to_owned()];
     }
-    format!("{}: {}\n", retry.id(), told.join("; "))
+    format!("{}: {}", retry.id(), told.join("; "))
 }
 
 /// The settings of the old run, and what was given again. Neither the environment nor a settings file has a say.

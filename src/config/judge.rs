@@ -152,47 +152,6 @@ pub struct JudgeSettings {
     pub batch_bytes: Option<String>,
 }
 
-/// Keys of the settings file.
-pub(super) const KEYS: &[&str] = &[
-    "judge",
-    "judge_model",
-    "judge_config",
-    "judge_url",
-    "judge_key_file",
-    "judge_headers",
-    "judge_where",
-    "sample",
-    "sample_seed",
-    "judge_only",
-    "judge_tags",
-    "judge_temperature",
-    "judge_max_output",
-    "judge_max_trace",
-    "judge_long_traces",
-    "judge_policy",
-    "judge_unshared",
-    "judge_concurrency",
-    "judge_timeout",
-    "judge_deadline",
-    "judge_tries",
-    "judge_rounds",
-    "requests_per_minute",
-    "tokens_per_minute",
-    "max_calls",
-    "max_tokens",
-    "max_cost",
-    "price",
-    "ledger",
-    "replay",
-    "batch",
-    "batch_wait",
-    "batch_poll",
-    "batch_size",
-    "batch_bytes",
-];
-/// Those that are true or false.
-pub(super) const SWITCHES: &[&str] = &["judge_unshared", "replay", "batch"];
-
 impl JudgeSettings {
     /// These settings where given, else the others.
     pub(super) fn or(self, other: Self) -> Self {

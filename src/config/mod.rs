@@ -103,37 +103,20 @@ pub struct Settings {
     pub judge: JudgeSettings,
 }
 
-/// All keys of the file, as written there.
-const KEYS: &[&str] = &[
-    "format",
-    "map",
-    "json_columns",
-    "text_mode",
-    "metrics",
-    "signals",
-    "weights",
-    "threshold",
-    "window",
-    "on_no_evaluable",
-    "on_bad_file",
-    "fail_under",
-    "model",
-    "device",
-    "precision",
-    "memory_limit",
-    "threads",
-    "cache",
-    "cache_size",
-    "no_cache",
-    "overwrite",
-    "offline",
-    "json",
-];
-const SWITCHES: &[&str] = &["no_cache", "overwrite", "offline", "json"];
+/// A setting's name as it is in the file, and whether it is true or false.
+struct Key {
+    name: String,
+    is_switch: bool,
+}
 
-/// The keys of all settings.
-fn keys() -> Vec<&'static str> {
-    [KEYS, judge::KEYS].concat()
+/// All settings, by their flags.
+fn keys() -> Vec<Key> {
+    let command = Settings::augment_args(clap::Command::new(""));
+    let key = |flag: &clap::Arg| Key {
+        name: flag.get_id().to_string(),
+        is_switch: matches!(flag.get_action(), clap::ArgAction::SetTrue),
+    };
+    command.get_arguments().map(key).collect()
 }
 
 const VARIABLE_PREFIX: &str = "NIGHTMILL_";
@@ -235,11 +218,12 @@ impl Settings {
             .parse()
             .map_err(|e: toml::de::Error| SettingsError(without_source(text, &e)))?;
         let keys = keys();
-        if let Some(unknown) = table.keys().find(|key| !keys.contains(&key.as_str())) {
+        let names: Vec<&str> = keys.iter().map(|key| key.name.as_str()).collect();
+        if let Some(unknown) = table.keys().find(|key| !names.contains(&key.as_str())) {
             return problem(format!(
                 "unknown key `{unknown}`{}; keys are {}",
-                crate::trace::nearest(unknown, keys.iter().copied()),
-                keys.join(", ")
+                crate::trace::nearest(unknown, names.iter().copied()),
+                names.join(", ")
             ));
         }
         table
@@ -249,15 +233,17 @@ impl Settings {
 
     fn of_variables(variables: &[(String, String)]) -> Result<Self, SettingsError> {
         let mut table = toml::Table::new();
+        let keys = keys();
         for (name, value) in variables {
             let key = name.trim_start_matches(VARIABLE_PREFIX).to_lowercase();
-            if !keys().contains(&key.as_str()) {
+            let Some(known) = keys.iter().find(|known| known.name == key) else {
+                let names = keys.iter().map(|key| key.name.as_str());
                 return problem(format!(
                     "unknown variable `{name}`{}",
-                    crate::trace::nearest(&key, keys())
+                    crate::trace::nearest(&key, names)
                 ));
-            }
-            let value = if [SWITCHES, judge::SWITCHES].concat().contains(&key.as_str()) {
+            };
+            let value = if known.is_switch {
                 match value.as_str() {
                     "1" | "true" => toml::Value::Boolean(true),
                     "" | "0" | "false" => toml::Value::Boolean(false),
@@ -477,16 +463,13 @@ mod tests {
     }
 
     #[test]
-    fn every_setting_has_a_key() {
-        // A setting that is missing in KEYS would be refused in files.
-        for key in keys() {
-            let value = if [SWITCHES, judge::SWITCHES].concat().contains(&key) {
-                "true"
-            } else {
-                "\"x=1\""
-            };
-            let settings = Settings::of_toml(&format!("{key} = {value}")).unwrap();
-            assert_ne!(settings, Settings::default(), "{key} sets nothing");
+    fn every_flag_is_a_key_of_files() {
+        let keys = keys();
+        assert!(keys.len() > 50, "{} settings", keys.len());
+        for Key { name, is_switch } in keys {
+            let value = if is_switch { "true" } else { "\"x=1\"" };
+            let settings = Settings::of_toml(&format!("{name} = {value}")).unwrap();
+            assert_ne!(settings, Settings::default(), "{name} sets nothing");
         }
     }
 

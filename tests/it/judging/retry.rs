@@ -353,6 +353,13 @@ fn a_run_without_failures_is_left_alone() {
     let mut command = program();
     let ran = expect(0, command.args(["runs", "retry"]).arg(scene.at("first")));
     assert_eq!(ran.stdout, "first: nothing failed\n");
+    let mut command = program();
+    command
+        .args(["runs", "retry", "--json"])
+        .arg(scene.at("first"));
+    let ran = expect(0, &mut command);
+    assert_eq!(ran.stdout, "null\n");
+    assert!(ran.stderr.contains("first: nothing failed"), "{ran:?}");
     assert_eq!(judge.prompt_count(), before);
     let runs = entries(scene.folder());
     assert!(!runs.iter().any(|name| name.contains("retry")), "{runs:?}");
