@@ -175,6 +175,26 @@ fn text(of: &JudgedComparison, limit: usize) -> String {
             });
         }
     }
+    if let Some(prompt) = &differences.prompt {
+        text.push_str(&format!(
+            "the agent's system prompt differs: {} lines added, {} removed (--json has the diff)\n",
+            prompt.added_lines, prompt.removed_lines
+        ));
+    }
+    let tools = &differences.tools;
+    for (label, names) in [
+        ("added", &tools.added),
+        ("removed", &tools.removed),
+        ("modified", &tools.modified),
+    ] {
+        if !names.is_empty() {
+            let names: Vec<String> = names.iter().map(|name| plain(name)).collect();
+            text.push_str(&format!(
+                "tools of the agent {label}: {}\n",
+                names.join(", ")
+            ));
+        }
+    }
     for note in &differences.infrastructure_notes {
         text.push_str(&format!("note: {}\n", plain(note)));
     }

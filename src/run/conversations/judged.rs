@@ -47,6 +47,9 @@ pub(in crate::run) struct Recorded {
     pub agent_cost_usd: Option<f64>,
     /// In US dollars.
     pub platform_cost_usd: Option<f64>,
+    pub agent_system_prompt: Option<String>,
+    /// JSON text.
+    pub agent_tools: Option<String>,
 }
 
 impl Recorded {
@@ -60,6 +63,8 @@ impl Recorded {
             platform_token_usage: case.platform_token_usage.take(),
             agent_cost_usd: case.agent_cost_usd,
             platform_cost_usd: case.platform_cost_usd,
+            agent_system_prompt: case.agent_system_prompt.take(),
+            agent_tools: case.agent_tools.take(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Conversations judged: one call each, from the transcript to the verdict. They come from sessions of traces or from a
 //! table of turns.
 
+mod agent;
 mod figure_columns;
 pub(in crate::run) mod from_tables;
 pub(in crate::run) mod from_traces;
@@ -35,6 +36,7 @@ use crate::run::judging::judgements::Status;
 use crate::run::{Distribution, Rules, RunDirectory, RunError};
 use crate::trace::DocumentSource;
 
+pub use agent::Agent;
 use judged::{Answer, JudgedConversation, Recorded};
 pub use request::ConversationRequest;
 use rows::{ConversationScores, ConversationTables};

@@ -7,6 +7,7 @@ use crate::judge::conversation::{
 };
 use crate::metric::round4;
 use crate::run::Distribution;
+use crate::run::conversations::agent::{Agent, Agreement};
 use crate::run::conversations::judged::JudgedConversation;
 use crate::run::conversations::request::ConversationRequest;
 use crate::run::conversations::tabled_sessions::TableCounts;
@@ -37,6 +38,8 @@ pub struct ConversationSummary {
     pub metrics: Vec<Breakdown>,
     /// By tier.
     pub tiers: Vec<Breakdown>,
+    /// The agent, as far as the conversations agree.
+    pub agent: Agent,
     /// What the tables held, where conversations come from a table of turns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tables: Option<TableCounts>,
@@ -68,6 +71,7 @@ pub(in crate::run) struct Tally {
     distribution: Distribution,
     results: Vec<CaseResult>,
     scores: Vec<MetricScore>,
+    agent: Agreement,
 }
 
 impl Tally {
@@ -86,6 +90,7 @@ impl Tally {
         if one.score().is_none() {
             *self.reasons.entry(one.reason.clone()).or_default() += 1;
         }
+        self.agent.add(&one.recorded);
         let verdict = one.verdict.as_ref();
         self.results.push(CaseResult {
             test_case: one.test_case.clone(),
@@ -128,6 +133,7 @@ impl Tally {
             average: run.avg_judged_score,
             metrics: by_metric(&self.scores),
             tiers: by_tier(&self.scores),
+            agent: self.agent.found(),
             tables: None,
             run,
         };

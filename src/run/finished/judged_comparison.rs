@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::judge::conversation::{
     Change, RunComparison, RunDifferences, RunSnapshot, Thresholds, compare, differences,
 };
+use crate::run::conversations::Agent;
 use crate::run::finished::judged_runs::{ConversationFigures, JudgedRun};
 
 /// Settings that say how judges are asked, and are no part of the configuration of metrics.
@@ -48,7 +49,10 @@ pub fn compare_judged(
 ) -> JudgedComparison {
     let comparison = compare(&baseline.cases, &candidate.cases, &thresholds);
     let judge_changes = judge_changes(&baseline.settings, &candidate.settings);
-    let mut differences = differences(&snapshot(baseline), &snapshot(candidate));
+    let mut differences = differences(
+        &snapshot(baseline, candidate),
+        &snapshot(candidate, baseline),
+    );
     let notes = judge_changes.iter().map(|change| {
         format!(
             "The judge's `{}` changed from {} to {}.",
@@ -78,9 +82,9 @@ pub fn compare_judged(
     }
 }
 
-/// What is known of a run beside its results. The traces that conversations are made of say nothing of an agent's
-/// prompt, tools or model.
-fn snapshot(run: &JudgedRun) -> RunSnapshot {
+/// What is known of a run beside its results, and of the agent what is known in the other run too: what nobody tells is
+/// no difference. Nothing that conversations are made of tells the agent's model.
+fn snapshot(run: &JudgedRun, other: &JudgedRun) -> RunSnapshot {
     let config: BTreeMap<&String, &Value> = run
         .settings
         .iter()
@@ -90,9 +94,15 @@ fn snapshot(run: &JudgedRun) -> RunSnapshot {
     let version = blake3::hash(text.to_string().as_bytes()).to_hex();
     let model = run.model.as_deref().unwrap_or("an unnamed model");
     let program = run.program.as_deref().unwrap_or("?");
+    let in_both = |member: fn(&Agent) -> &Option<String>| {
+        let known = member(&run.agent).clone();
+        known.filter(|_| member(&other.agent).is_some())
+    };
     RunSnapshot {
         config_version: Some(version.chars().take(12).collect()),
         judge: Some(format!("{model} (prompts of nightmill {program})")),
+        system_prompt: in_both(|agent| &agent.system_prompt),
+        tools: in_both(|agent| &agent.tools),
         ..RunSnapshot::default()
     }
 }
@@ -171,6 +181,7 @@ mod tests {
             model: Some("openai/judge".into()),
             program: Some("1".into()),
             settings: serde_json::from_value(settings.clone()).unwrap(),
+            agent: Agent::default(),
             bars: RunBars::default(),
             results: cases.iter().map(result).collect(),
             cases: cases.iter().map(compared).collect(),

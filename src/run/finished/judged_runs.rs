@@ -11,6 +11,7 @@ use crate::judge::conversation::{
     Breakdown, CaseBreakdown, CaseResult, ComparedCase, Label, MetricScore, MetricValue, RunBars,
     RunSummary, TokenUsage, by_case, by_metric, by_tier, summarise,
 };
+use crate::run::conversations::Agent;
 use crate::run::conversations::judged::known_cost;
 use crate::run::directory::MANIFEST;
 use crate::run::finished::history::{HistoryError, SUMMARY, StoredRun, read_json};
@@ -58,6 +59,8 @@ pub struct JudgedRun {
     /// What else decided the judge's answers and verdicts, by name; its `metrics`, `pass_threshold` and other
     /// fields of the configuration among them.
     pub settings: BTreeMap<String, Value>,
+    /// The agent, as far as the conversations agree.
+    pub agent: Agent,
     /// The bars of the run.
     pub bars: RunBars,
     /// One a conversation, for the figures.
@@ -139,6 +142,9 @@ struct SummaryOfJudge {
 #[derive(Deserialize)]
 struct SummaryOfConversations {
     run: StoredBars,
+    // Not written by earlier versions.
+    #[serde(default)]
+    agent: Agent,
 }
 
 #[derive(Deserialize)]
@@ -168,7 +174,7 @@ pub fn read_judged(
     let manifest: Manifest = read_json(&run.path, MANIFEST)?;
     let summary: Summary = read_json(&run.path, SUMMARY)?;
     let told = summary.judge.and_then(|judge| judge.conversations);
-    let Some(SummaryOfConversations { run: bars }) = told else {
+    let Some(SummaryOfConversations { run: bars, agent }) = told else {
         let problem = "it has no figures of conversations";
         return Err(HistoryError::damaged(&run.path, SUMMARY, problem));
     };
@@ -177,6 +183,7 @@ pub fn read_judged(
         model: None,
         program: manifest.nightmill,
         settings: BTreeMap::new(),
+        agent,
         bars: RunBars {
             pass_threshold: bars.pass_threshold,
             metrics_pass_threshold: bars.metrics_pass_threshold,

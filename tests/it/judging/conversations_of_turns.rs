@@ -205,6 +205,63 @@ fn an_emphasis_reaches_the_judge_and_changes_the_overall_score() {
 }
 
 #[test]
+fn a_comparison_sees_a_changed_prompt_and_tools_of_the_agent() {
+    let case = |session: &str, prompt: &str, tool: &str| {
+        json!({"session_id": session, "agent_system_prompt": prompt,
+            "agent_tools": [{"function": {"name": tool}}]})
+    };
+    let run = |scene: &Scene, judge: &ScriptedJudge, out: &str| {
+        expect(0, &mut scene.judge(&judge.url(), "turns.jsonl", out));
+    };
+    let turns = turns_of(&["s-1", "s-2"]);
+    let judge = ScriptedJudge::start(script);
+    let old = Scene::new(
+        &turns,
+        &["s-1", "s-2"].map(|s| case(s, "Be brief.", "find")),
+    );
+    run(&old, &judge, "run");
+    let new = Scene::new(
+        &turns,
+        &["s-1", "s-2"].map(|s| case(s, "Be kind.", "look_up")),
+    );
+    run(&new, &judge, "run");
+    // One agent is not known where its conversations differ.
+    let mixed = [
+        case("s-1", "Be brief.", "find"),
+        case("s-2", "Be kind.", "find"),
+    ];
+    let mixed = Scene::new(&turns, &mixed);
+    run(&mixed, &judge, "run");
+    let compared = |other: &Scene, json: bool| {
+        let mut command = crate::support::program();
+        command.args(["runs", "comparison"]);
+        command.arg(old.at("run")).arg(other.at("run"));
+        if json {
+            command.arg("--json");
+        }
+        expect(0, &mut command).stdout
+    };
+    let found: Value = serde_json::from_str(&compared(&new, true)).unwrap();
+    let differences = &found["differences"];
+    let diff = differences["prompt"]["diff"].as_str().unwrap();
+    assert!(
+        diff.contains("-Be brief.") && diff.contains("+Be kind."),
+        "{diff}"
+    );
+    assert_eq!(differences["tools"]["added"], json!(["look_up"]));
+    assert_eq!(differences["tools"]["removed"], json!(["find"]));
+    let shown = compared(&new, false);
+    assert!(
+        shown.contains("system prompt differs: 1 lines added, 1 removed")
+            && shown.contains("tools of the agent added: look_up"),
+        "{shown}"
+    );
+    let found: Value = serde_json::from_str(&compared(&mixed, true)).unwrap();
+    assert_eq!(found["differences"]["prompt"], Value::Null);
+    assert_eq!(found["differences"]["tools"]["added"], json!([]));
+}
+
+#[test]
 fn bad_rows_are_set_aside_and_their_transcripts_are_not_judged() {
     let mut rows = turns_of(&["s-1", "s-2", "s-3", "s-4"]);
     rows[5]["role"] = json!("agent");
