@@ -177,8 +177,9 @@ fn text(of: &JudgedComparison, limit: usize) -> String {
     }
     if let Some(prompt) = &differences.prompt {
         text.push_str(&format!(
-            "the agent's system prompt differs: {} lines added, {} removed (--json has the diff)\n",
-            prompt.added_lines, prompt.removed_lines
+            "the agent's system prompt differs: {} added, {} removed (--json has the diff)\n",
+            counted(prompt.added_lines as u64, "line", "lines"),
+            prompt.removed_lines
         ));
     }
     let tools = &differences.tools;

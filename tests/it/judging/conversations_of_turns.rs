@@ -252,7 +252,7 @@ fn a_comparison_sees_a_changed_prompt_and_tools_of_the_agent() {
     assert_eq!(differences["tools"]["removed"], json!(["find"]));
     let shown = compared(&new, false);
     assert!(
-        shown.contains("system prompt differs: 1 lines added, 1 removed")
+        shown.contains("system prompt differs: 1 line added, 1 removed")
             && shown.contains("tools of the agent added: look_up"),
         "{shown}"
     );
