@@ -1,21 +1,28 @@
 //! From settings to a validated request to judges.
 
+mod batches;
+mod endpoint;
+mod filters;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub(super) use batches::batch_rules;
+use batches::batches;
+pub(super) use endpoint::provider;
+use filters::filters;
+
 use super::judge_file::JudgeFile;
 use super::request::{count, one_of, wrong};
 use crate::config::{JudgeSettings, Settings, SettingsError, number_pairs, split_pairs};
-use crate::judge::batch::BatchLimits;
 use crate::judge::conversation::ConversationJudge;
 use crate::judge::{
-    AskingRules, Caps, Policy, PriceTable, ProviderSettings, RateLimits, Retries, Temperature,
-    WhenTooLong, key_of_file, resolve, url_fault, with_variables,
+    AskingRules, Caps, Policy, PriceTable, RateLimits, Retries, Temperature, WhenTooLong, resolve,
 };
 use crate::metric::{CONVERSATION, Method, find};
-use crate::run::{BatchRules, ConversationRequest, JudgeRequest, Rules};
-use crate::selection::{DEFAULT_SEED, SamplingRate, TraceFilters, TraceStatus};
+use crate::run::{ConversationRequest, JudgeRequest, Rules};
+use crate::selection::{DEFAULT_SEED, SamplingRate};
 
 /// Most of anything that is counted.
 const MANY: usize = 1 << 48;
@@ -60,7 +67,7 @@ pub(super) fn judge(
     let model = model_of(settings, &judged, first, conversation.as_ref())?;
     let prices = pairs("price", given.price.as_deref())?;
     let prices = PriceTable::with(&prices).map_err(|e| SettingsError(format!("--price {e}")))?;
-    let (max_calls, max_tokens, max_cost) = caps(settings)?;
+    let caps = caps(settings)?;
     let temperature = temperature(given.judge_temperature.as_deref())?;
     let asking = AskingRules {
         model,
@@ -98,11 +105,7 @@ pub(super) fn judge(
         replay: given.replay,
         batches: batches(settings)?,
         ledger: ledger(settings)?,
-        caps: Caps {
-            calls: max_calls,
-            tokens: max_tokens,
-            cost: max_cost,
-        },
+        caps,
         limits: RateLimits {
             requests: per_minute("requests-per-minute", given.requests_per_minute.as_deref())?,
             tokens: per_minute("tokens-per-minute", given.tokens_per_minute.as_deref())?,
@@ -334,18 +337,16 @@ fn per_minute(setting: &str, text: Option<&str>) -> Result<Option<u64>, Settings
     Ok(count(setting, text, 1, MANY)?.map(|n| n as u64))
 }
 
-type CapSettings = (Option<u64>, Option<u64>, Option<f64>);
-
-fn caps(settings: &Settings) -> Result<CapSettings, SettingsError> {
+fn caps(settings: &Settings) -> Result<Caps, SettingsError> {
     let given = &settings.judge;
     let cap = |setting, text: &Option<String>| {
         Ok::<_, SettingsError>(count(setting, text.as_deref(), 0, MANY)?.map(|n| n as u64))
     };
-    Ok((
-        cap("max-calls", &given.max_calls)?,
-        cap("max-tokens", &given.max_tokens)?,
-        number("max-cost", given.max_cost.as_deref(), 1e9)?,
-    ))
+    Ok(Caps {
+        calls: cap("max-calls", &given.max_calls)?,
+        tokens: cap("max-tokens", &given.max_tokens)?,
+        cost: number("max-cost", given.max_cost.as_deref(), 1e9)?,
+    })
 }
 
 fn policy(settings: &Settings) -> Result<Policy, SettingsError> {
@@ -373,93 +374,6 @@ fn models(settings: &Settings, judged: &[&str]) -> Result<BTreeMap<String, Strin
         .collect()
 }
 
-pub(super) fn provider(settings: &Settings) -> Result<ProviderSettings, SettingsError> {
-    let given = &settings.judge;
-    let secret = |e: crate::judge::SecretError| SettingsError(e.to_string());
-    let (url, filled) = match &given.judge_url {
-        None => (None, Vec::new()),
-        Some(url) => {
-            let (url, filled) = with_variables("judge-url", url).map_err(secret)?;
-            if let Some(fault) = url_fault(&url) {
-                return wrong(format!("--judge-url: {fault}"));
-            }
-            (Some(url), filled)
-        }
-    };
-    let mut secrets = Vec::new();
-    let headers = pairs("judge-headers", given.judge_headers.as_deref())?
-        .into_iter()
-        .map(|(name, value)| {
-            let (value, places) = with_variables("judge-headers", &value).map_err(secret)?;
-            let values = places.into_iter().filter_map(|place| value.get(place));
-            secrets.extend(values.map(str::to_owned));
-            Ok((name, value))
-        })
-        .collect::<Result<_, SettingsError>>()?;
-    let key = given
-        .judge_key_file
-        .as_deref()
-        .map(key_of_file)
-        .transpose()
-        .map_err(secret)?;
-    Ok(ProviderSettings {
-        secrets,
-        filled,
-        url,
-        key,
-        headers,
-        connect_timeout: Duration::from_secs(10),
-    })
-}
-
-/// How calls go into batches, if they do.
-fn batches(settings: &Settings) -> Result<Option<BatchRules>, SettingsError> {
-    let given = &settings.judge;
-    let flags = [
-        ("batch-wait", &given.batch_wait),
-        ("batch-poll", &given.batch_poll),
-        ("batch-size", &given.batch_size),
-        ("batch-bytes", &given.batch_bytes),
-    ];
-    if !given.batch {
-        return match flags.iter().find(|(_, value)| value.is_some()) {
-            Some((flag, _)) => wrong(format!("--{flag} says how batches go; add --batch")),
-            None => Ok(None),
-        };
-    }
-    if given.replay {
-        return wrong("--replay sends nothing, and --batch submits batches; leave one out".into());
-    }
-    batch_rules(given).map(Some)
-}
-
-/// The rules of batches.
-pub(super) fn batch_rules(given: &JudgeSettings) -> Result<BatchRules, SettingsError> {
-    let usual = BatchLimits::default();
-    let seconds = |flag, text: &Option<String>, unit: f64, otherwise: f64| {
-        let given = number(flag, text.as_deref(), 1e6)?;
-        Ok::<_, SettingsError>(Duration::from_secs_f64(
-            given.map_or(otherwise, |number| number * unit),
-        ))
-    };
-    let lines = count("batch-size", given.batch_size.as_deref(), 1, usual.lines)?;
-    let bytes = count(
-        "batch-bytes",
-        given.batch_bytes.as_deref(),
-        1000,
-        usual.bytes as usize,
-    )?;
-    Ok(BatchRules {
-        wait: seconds("batch-wait", &given.batch_wait, 60.0, 0.0)?,
-        // Never so often that an endpoint is only asked how it goes.
-        poll: seconds("batch-poll", &given.batch_poll, 1.0, 60.0)?.max(Duration::from_millis(10)),
-        limits: BatchLimits {
-            lines: lines.unwrap_or(usual.lines),
-            bytes: bytes.map_or(usual.bytes, |bytes| bytes as u64),
-        },
-    })
-}
-
 pub(super) fn ledger(settings: &Settings) -> Result<PathBuf, SettingsError> {
     match &settings.judge.ledger {
         Some(path) => Ok(path.clone()),
@@ -467,63 +381,6 @@ pub(super) fn ledger(settings: &Settings) -> Result<PathBuf, SettingsError> {
             Some(folder) => Ok(folder.join("nightmill").join("ledger.db")),
             None => wrong("this user has no data folder; name a ledger with --ledger".into()),
         },
-    }
-}
-
-fn filters(settings: &Settings) -> Result<TraceFilters, SettingsError> {
-    let given = &settings.judge;
-    let mut filters = TraceFilters {
-        tags: given.judge_tags.clone().unwrap_or_default(),
-        ..TraceFilters::default()
-    };
-    for (name, value) in pairs("judge-only", given.judge_only.as_deref())? {
-        let moment = || {
-            let moment = crate::selection::parse_instant(&value);
-            moment
-                .map(Some)
-                .map_err(|e| SettingsError(format!("--judge-only {name}: {e}")))
-        };
-        match name.as_str() {
-            "name" => filters.name = Some(value),
-            "environment" => filters.environment = Some(value),
-            "user" => filters.user_id = Some(value),
-            "release" => filters.release = Some(value),
-            "session" => filters.session_id = Some(value),
-            "status" => filters.status = Some(status(&value)?),
-            "from" => filters.date_from = moment()?,
-            "to" => filters.date_to = moment()?,
-            _ => {
-                const NAMES: [&str; 8] = [
-                    "name",
-                    "status",
-                    "environment",
-                    "user",
-                    "release",
-                    "session",
-                    "from",
-                    "to",
-                ];
-                let near = crate::trace::nearest(&name, NAMES);
-                return wrong(format!(
-                    "--judge-only {name}: no such filter{near}; filters are {}",
-                    NAMES.join(", ")
-                ));
-            }
-        }
-    }
-    Ok(filters)
-}
-
-/// A status by its name, in any case. Data may spell theirs in other ways; a filter that nobody knows would choose wrong
-/// traces in silence.
-fn status(text: &str) -> Result<TraceStatus, SettingsError> {
-    let mut all = TraceStatus::ALL.into_iter();
-    match all.find(|status| status.name().eq_ignore_ascii_case(text)) {
-        Some(status) => Ok(status),
-        None => wrong(format!(
-            "--judge-only status={text}: no such status; choose {}",
-            TraceStatus::ALL.map(TraceStatus::name).join(" or ")
-        )),
     }
 }
 
@@ -553,20 +410,6 @@ mod tests {
                 .to_string();
             assert!(
                 refused.starts_with("--judge-model conversation"),
-                "{refused}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_filter_knows_four_states() {
-        let names = TraceStatus::ALL.map(|known| status(&known.name().to_lowercase()).unwrap());
-        assert_eq!(names, TraceStatus::ALL);
-        for unknown in ["nonsense", "ok", "failed", ""] {
-            let refused = status(unknown).unwrap_err().to_string();
-            assert!(refused.contains(&format!("status={unknown}:")), "{refused}");
-            assert!(
-                refused.contains("PENDING or RUNNING or COMPLETED or ERROR"),
                 "{refused}"
             );
         }
