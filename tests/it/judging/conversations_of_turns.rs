@@ -242,7 +242,7 @@ fn a_comparison_sees_a_changed_prompt_and_tools_of_the_agent() {
         expect(0, &mut command).stdout
     };
     let found: Value = serde_json::from_str(&compared(&new, true)).unwrap();
-    let differences = &found["differences"];
+    let differences = &found["conversations"]["differences"];
     let diff = differences["prompt"]["diff"].as_str().unwrap();
     assert!(
         diff.contains("-Be brief.") && diff.contains("+Be kind."),
@@ -257,8 +257,9 @@ fn a_comparison_sees_a_changed_prompt_and_tools_of_the_agent() {
         "{shown}"
     );
     let found: Value = serde_json::from_str(&compared(&mixed, true)).unwrap();
-    assert_eq!(found["differences"]["prompt"], Value::Null);
-    assert_eq!(found["differences"]["tools"]["added"], json!([]));
+    let differences = &found["conversations"]["differences"];
+    assert_eq!(differences["prompt"], Value::Null);
+    assert_eq!(differences["tools"]["added"], json!([]));
 }
 
 #[test]
