@@ -10,7 +10,7 @@ pub use bert::{Activation, BertShape, BertWeights, Layer, Norm, TextHead};
 pub use pooling::{Pooling, pool};
 
 /// Part of the key of kept vectors. Raise it with every change that may change a bit of a vector.
-pub const REVISION: u32 = 1;
+pub const REVISION: u32 = 2;
 
 /// What the CPU encoder computes its products in. Sums, norms and everything between products are f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
