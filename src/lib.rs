@@ -17,7 +17,6 @@ pub mod analytics;
 pub mod cli;
 pub mod config;
 pub mod embed;
-pub mod encoder;
 pub mod engine;
 pub mod judge;
 pub mod metric;
@@ -28,3 +27,5 @@ pub mod run;
 pub mod selection;
 pub mod text;
 pub mod trace;
+
+pub use nightmill_encoder as encoder;

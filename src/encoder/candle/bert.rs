@@ -7,7 +7,7 @@ use candle_nn::ops::{layer_norm, softmax_last_dim};
 
 use super::device::{CandleDevice, CandleLinear, ONES, is_out_of_memory, with_ones};
 use super::{failed, said};
-use crate::encoder::{
+use crate::{
     Activation, BertShape, BertWeights, EncodeError, Encoder, Packed, Pooling, TextHead, check,
 };
 

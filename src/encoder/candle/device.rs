@@ -3,7 +3,7 @@
 use candle_core::{DType, Device, Result, Tensor};
 
 use super::failed;
-use crate::encoder::EncodeError;
+use crate::EncodeError;
 
 /// Tokens of a batch where the free memory is not known.
 const TOKENS_UNKNOWN: usize = 1 << 14;

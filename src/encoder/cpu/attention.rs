@@ -7,7 +7,7 @@ use super::level::Level;
 use super::softmax::softmax_runs;
 use super::tile::{MOST_ROWS, MOST_SUMS, RUN, Tile, height, multiply, width};
 use super::words::{PackedRows, Rows, per_word, runs_of, words_of, words_of_pair};
-use crate::encoder::Precision;
+use crate::Precision;
 
 /// Buffers of one text's attention, used again for the next one.
 #[derive(Debug, Default)]

@@ -7,7 +7,7 @@ use super::kernels::layer_norm;
 use super::level::Level;
 use super::linear::{Linear, Scratch};
 use super::words::first;
-use crate::encoder::{
+use crate::{
     Activation, BertShape, BertWeights, EncodeError, Encoder, Layer, Packed, Precision, TextHead,
     check, pool,
 };

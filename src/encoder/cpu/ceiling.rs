@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use super::level::Level;
-use crate::encoder::Precision;
+use crate::Precision;
 
 /// Multiplications and additions a second of one thread that does nothing else, for about `seconds`; none
 /// where the level has no instruction for the precision, or where this program has no loop for it.

@@ -8,7 +8,7 @@ use super::kernels::{LANES, at_every_level};
 use super::level::Level;
 use super::scalar_math::{gelu, gelu_short, gelu_tanh, multiply_add};
 use super::words::Quantised;
-use crate::encoder::{Activation, Precision};
+use crate::{Activation, Precision};
 
 /// What the whole numbers of a tile stand for.
 #[derive(Clone, Copy)]

@@ -1,11 +1,11 @@
 //! Which instructions the kernels use.
 
-use crate::encoder::Precision;
+use crate::Precision;
 
 /// An instruction level. Results differ between levels in the last bits, and at bf16 and int8 also with
 /// the dot products that a machine has, see [`Level::has_dot`]; [`Encoder::device`] names them all.
 ///
-/// [`Encoder::device`]: crate::encoder::Encoder::device
+/// [`Encoder::device`]: crate::Encoder::device
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Plain Rust; every machine.

@@ -4,7 +4,7 @@ use super::finish::{Bytes, finish_tile};
 use super::level::Level;
 use super::tile::{RUN, Tile, height, multiply, width};
 use super::words::{PackedRows, Rows, first, per_word, runs_of, words_of};
-use crate::encoder::{Activation, Precision};
+use crate::{Activation, Precision};
 
 /// Words of a panel that are multiplied at a time, by its columns: 16 KiB, so that they stay in the
 /// first cache while all rows pass by.

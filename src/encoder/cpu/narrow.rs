@@ -9,7 +9,7 @@ use super::level::Level;
 use super::tile::RUN;
 use super::words::Quantised;
 #[cfg(target_arch = "x86_64")]
-use crate::encoder::Precision;
+use crate::Precision;
 
 /// Panics unless the last run of a row is within `out`: unsafe code relies on it.
 fn check_runs(elements: usize, per_run: usize, step: usize, out: &[u32]) {

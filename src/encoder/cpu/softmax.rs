@@ -9,7 +9,7 @@ use super::level::Level;
 use super::scalar_math::{exp, exp2_short};
 use super::tile::RUN;
 use super::words::{per_word, runs_of};
-use crate::encoder::Precision;
+use crate::Precision;
 
 at_every_level! {
     /// e^(`scale` * (x - max)) over the first `used` elements of each row of `stride` elements, and the

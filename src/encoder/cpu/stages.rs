@@ -7,7 +7,7 @@ use super::attention::{AttentionScratch, Heads, attend, attention_precision};
 use super::kernels::layer_norm;
 use super::level::Level;
 use super::linear::{Linear, Scratch};
-use crate::encoder::{Activation, BertShape, Pooling, Precision, pool};
+use crate::{Activation, BertShape, Pooling, Precision, pool};
 
 /// Seconds for each token in one layer, or for pooling in the whole model.
 #[derive(Clone, Copy, Debug)]

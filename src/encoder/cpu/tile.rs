@@ -4,7 +4,7 @@
 //! sums are f32, or whole numbers of 32 bits in the place of f32 for bytes.
 
 use super::level::Level;
-use crate::encoder::Precision;
+use crate::Precision;
 
 /// One tile: up to `height(level)` rows of `a` times one panel of `width(level)` columns.
 ///

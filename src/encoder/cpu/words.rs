@@ -3,7 +3,7 @@
 use super::level::Level;
 use super::narrow::{bf16_pairs, bf16_runs, byte_runs};
 use super::tile::{RUN, height};
-use crate::encoder::Precision;
+use crate::Precision;
 
 /// How many elements of a sum one word of 32 bits holds.
 pub(super) const fn per_word(precision: Precision) -> usize {

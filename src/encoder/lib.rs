@@ -1,5 +1,15 @@
 //! Encoders: token ids in, one vector a text out. An encoder knows no files and no columns.
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        reason = "a failed test is a panic"
+    )
+)]
+
 mod bert;
 #[cfg(feature = "candle")]
 pub mod candle;
