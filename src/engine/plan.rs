@@ -31,7 +31,8 @@ pub struct ScorePlan {
     pub loop_detection: bool,
 }
 
-const COLUMNS: [&str; 6] = [
+const COLUMNS: [&str; 7] = [
+    "given_id",
     "session_id",
     "project_id",
     "started_at",
@@ -43,6 +44,8 @@ const COLUMNS: [&str; 6] = [
 /// What the later of two rows of one trace does to a column (specification 2.2).
 #[derive(Clone, Copy)]
 enum Later {
+    /// The first row's value stands, null or not.
+    Stays,
     /// Its value stands, null or not.
     Replaces,
     /// Its value stands unless it is null.
@@ -54,11 +57,15 @@ fn merged(from: &str, columns: &[(&str, Later)], more: &str) -> String {
     let columns: Vec<String> = columns
         .iter()
         .map(|(column, later)| {
-            let filter = match later {
-                Later::Replaces => String::new(),
-                Later::ReplacesIfThere => format!(" FILTER (WHERE {column} IS NOT NULL)"),
+            let (which, filter) = match later {
+                Later::Stays => ("first_value", String::new()),
+                Later::Replaces => ("last_value", String::new()),
+                Later::ReplacesIfThere => (
+                    "last_value",
+                    format!(" FILTER (WHERE {column} IS NOT NULL)"),
+                ),
             };
-            format!("last_value({column} ORDER BY position){filter} AS {column}")
+            format!("{which}({column} ORDER BY position){filter} AS {column}")
         })
         .collect();
     format!(
@@ -67,6 +74,9 @@ fn merged(from: &str, columns: &[(&str, Later)], more: &str) -> String {
     )
 }
 
+/// The id that outputs show: as it was given. The canonical form is for matching.
+const SHOWN_ID: &str = "coalesce(given_id, trace_id) AS shown_id";
+
 /// Sessions one after the other, and each in the order of its traces. A session is a `session_id` of a
 /// `project_id`.
 const SESSION_ORDER: &str = "session_id ASC NULLS LAST, project_id ASC NULLS LAST, \
@@ -74,12 +84,12 @@ const SESSION_ORDER: &str = "session_id ASC NULLS LAST, project_id ASC NULLS LAS
 
 /// The rows of the table `traces`, which carry all their signals already, in session order.
 ///
-/// Columns: `trace_id`, `session_id`, `project_id`, `started_at` and the four signals.
+/// Columns: `trace_id`, `shown_id`, `session_id`, `project_id`, `started_at` and the four signals.
 ///
 /// # Errors
 /// DataFusion's.
 pub async fn given_signals(context: &SessionContext, merge_repeated: bool) -> Result<DataFrame> {
-    use Later::{Replaces, ReplacesIfThere};
+    use Later::{Replaces, ReplacesIfThere, Stays};
     let from = match merge_repeated {
         false => "traces".to_owned(),
         true => format!(
@@ -87,6 +97,7 @@ pub async fn given_signals(context: &SessionContext, merge_repeated: bool) -> Re
             merged(
                 "traces",
                 &[
+                    ("given_id", Stays),
                     ("session_id", ReplacesIfThere),
                     ("project_id", ReplacesIfThere),
                     ("started_at", Replaces),
@@ -101,7 +112,7 @@ pub async fn given_signals(context: &SessionContext, merge_repeated: bool) -> Re
         ),
     };
     let sql = format!(
-        "SELECT trace_id, session_id, project_id, started_at, \
+        "SELECT trace_id, {SHOWN_ID}, session_id, project_id, started_at, \
            confidence, loop_detection, tool_correctness, coherence \
          FROM {from} ORDER BY {SESSION_ORDER}"
     );
@@ -112,7 +123,7 @@ impl ScorePlan {
     /// The rows of all traces, scored and in session order (`session_id` nulls last, `project_id`,
     /// `started_at`, `trace_id`), over the tables `traces` and, if signals are given, `signals`.
     ///
-    /// Columns: ids and labels, `input_position` and `output_position` (where the texts are), the raw
+    /// Columns: `trace_id` (canonical), `shown_id` (as it was given), labels, `input_position` and `output_position` (where the texts are), the raw
     /// `coherence_gap` and `loop_record`, the four signals, and which of them were given.
     ///
     /// # Errors
@@ -135,16 +146,18 @@ impl ScorePlan {
             },
         );
         let columns = COLUMNS.join(", ");
+        let labels = COLUMNS[1..].join(", ");
         let mut sql = format!(
             "WITH embedded AS (SELECT position, trace_id, {columns}, {input} AS input_text, {output} AS output_text FROM traces)"
         );
         let mut from = "embedded";
         let mut places = "position AS input_position, position AS output_position";
         if self.merge_repeated {
-            use Later::{Replaces, ReplacesIfThere};
+            use Later::{Replaces, ReplacesIfThere, Stays};
             let rows = merged(
                 "embedded",
                 &[
+                    ("given_id", Stays),
                     ("session_id", ReplacesIfThere),
                     ("project_id", ReplacesIfThere),
                     ("started_at", Replaces),
@@ -198,7 +211,7 @@ impl ScorePlan {
         sql.push_str(&format!(
             ", looped AS (SELECT *, {record} AS loop_record FROM joined), \
              gaps AS (SELECT *, {gap} AS coherence_gap FROM looped) \
-             SELECT trace_id, {columns}, input_position, output_position, coherence_gap, loop_record, \
+             SELECT trace_id, {SHOWN_ID}, {labels}, input_position, output_position, coherence_gap, loop_record, \
                confidence, coalesce(given_loop_detection, loop_score(loop_record)) AS loop_detection, \
                tool_correctness, {coherence} AS coherence, \
                given_coherence IS NOT NULL AS coherence_given, given_loop_detection IS NOT NULL AS loop_detection_given \
@@ -240,7 +253,7 @@ impl SessionPlan {
         context.register_table("scored", traces)?;
         let metric = |wanted: bool, name: &str| match wanted {
             true => {
-                format!("{name}(confidence, loop_detection, tool_correctness, coherence, trace_id)")
+                format!("{name}(confidence, loop_detection, tool_correctness, coherence, shown_id)")
             }
             false => "NULL".to_owned(),
         };

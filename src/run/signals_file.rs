@@ -29,7 +29,11 @@ pub(super) struct GivenSignals {
 
 impl GivenSignals {
     /// Reads a Parquet or JSON Lines file, folder or glob with `trace_id` and any of the four signals.
-    /// A trace id that occurs twice keeps, signal by signal, its last value that is not missing.
+    /// A trace id may occur twice only if its rows don't contradict one another.
+    ///
+    /// # Errors
+    /// [`RunError::Request`] naming column and row (from 0) of a value that is not from 0 to 1, or that differs from
+    /// another row of the same trace.
     pub async fn read(path: &str) -> Result<Self, RunError> {
         if path.contains('"') || path.contains('\'') {
             return Err(RunError::Request(format!(
@@ -91,8 +95,8 @@ impl GivenSignals {
         names: Vec<String>,
         batches: &[RecordBatch],
     ) -> Result<Self, RunError> {
-        let failed =
-            |e: arrow::error::ArrowError| RunError::Request(format!("signals file `{path}`: {e}"));
+        let wrong = |problem: String| RunError::Request(format!("signals file `{path}`{problem}"));
+        let failed = |e: arrow::error::ArrowError| wrong(format!(": {e}"));
         let (mut rows, mut non_finite) = (0u64, 0u64);
         let mut by_trace: HashMap<String, Vec<Option<f64>>> = HashMap::new();
         let mut order: Vec<String> = Vec::new();
@@ -104,30 +108,43 @@ impl GivenSignals {
                 .collect::<Result<Vec<ArrayRef>, _>>()
                 .map_err(failed)?;
             for row in 0..batch.num_rows() {
-                let id = ids
-                    .is_valid(row)
-                    .then(|| canonical_trace_id(ids.value(row)))
-                    .flatten();
-                let Some(id) = id else {
-                    return Err(RunError::Request(format!(
-                        "signals file `{path}`, column `trace_id`, row {rows}: null or empty; every row needs a trace id"
+                let given = ids.is_valid(row).then(|| ids.value(row));
+                let Some(id) = given.and_then(canonical_trace_id) else {
+                    return Err(wrong(format!(
+                        ", column `trace_id`, row {rows}: null or empty; every row needs a trace id"
                     )));
                 };
-                rows += 1;
                 let values = by_trace.entry(id.clone()).or_insert_with(|| {
                     order.push(id);
                     vec![None; names.len()]
                 });
-                for (value, column) in values.iter_mut().zip(&columns) {
+                for ((value, column), name) in values.iter_mut().zip(&columns).zip(&names) {
                     let column = column.as_primitive::<Float64Type>();
-                    if column.is_valid(row) {
-                        let finite = column.value(row).is_finite();
-                        non_finite += u64::from(!finite);
-                        if finite {
-                            *value = Some(column.value(row));
+                    let Some(found) = column.is_valid(row).then(|| column.value(row)) else {
+                        continue;
+                    };
+                    if !found.is_finite() {
+                        non_finite += 1;
+                        continue;
+                    }
+                    if !(0.0..=1.0).contains(&found) {
+                        return Err(wrong(format!(
+                            ", column `{name}`, row {rows}: {found} is not from 0 to 1; bring the column to that \
+                             scale (a percentage is divided by 100) or leave it out"
+                        )));
+                    }
+                    match value {
+                        Some(earlier) if *earlier != found => {
+                            return Err(wrong(format!(
+                                ", column `{name}`, row {rows}: trace `{}` has {found} here and {earlier} in an \
+                                 earlier row; keep one of them",
+                                given.unwrap_or_default()
+                            )));
                         }
+                        _ => *value = Some(found),
                     }
                 }
+                rows += 1;
             }
         }
         Ok(Self {

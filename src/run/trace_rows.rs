@@ -140,8 +140,9 @@ impl TraceRows {
         let mut details = String::new();
         for row in 0..batch.num_rows() {
             let trace = plan.labels(row);
+            let canonical_id = plan.canonical_id(row);
             self.counts.traces += 1;
-            self.counts.with_given_signals += u64::from(self.given.contains(trace.trace_id));
+            self.counts.with_given_signals += u64::from(self.given.contains(canonical_id));
             self.counts.without_session += u64::from(trace.session_id.is_none());
             self.session.enter(trace.session_id, trace.project_id);
             details.clear();
@@ -152,7 +153,7 @@ impl TraceRows {
             let judgements = match &self.judgements {
                 None => Vec::new(),
                 Some(store) => store
-                    .of(trace.trace_id)
+                    .of(canonical_id)
                     .map_err(|e| ArrowError::ExternalError(e.into()))?,
             };
             for judgement in &judgements {

@@ -61,6 +61,7 @@ pub(super) struct BatchBuilder {
     schema: SchemaRef,
     position: UInt64Builder,
     trace_id: StringBuilder,
+    given_id: StringBuilder,
     session_id: StringBuilder,
     project_id: StringBuilder,
     started_at: TimestampMicrosecondBuilder,
@@ -103,6 +104,7 @@ impl BatchBuilder {
             schema,
             position: UInt64Builder::new(),
             trace_id: StringBuilder::new(),
+            given_id: StringBuilder::new(),
             session_id: StringBuilder::new(),
             project_id: StringBuilder::new(),
             started_at: TimestampMicrosecondBuilder::new().with_timezone("UTC"),
@@ -153,11 +155,11 @@ impl BatchBuilder {
     }
 
     fn try_push(&mut self, row: Row<'_>, position: u64) -> Result<(), Rejected> {
-        let trace_id = match &row.trace_id {
-            Some(bytes) => canonical_trace_id(utf8("trace_id", bytes)?),
-            None => None,
+        let given_id = match &row.trace_id {
+            Some(bytes) => utf8("trace_id", bytes)?,
+            None => "",
         };
-        let Some(trace_id) = trace_id else {
+        let Some(trace_id) = canonical_trace_id(given_id) else {
             return Err(Rejected {
                 column: "trace_id",
                 code: Code::MissingTraceId,
@@ -185,6 +187,18 @@ impl BatchBuilder {
         let input = self.text("input", &row.input)?;
         let output = self.text("output", &row.output)?;
 
+        // The last columns of the schema.
+        let names = self.schema.fields().iter().rev();
+        for (name, signal) in names.zip(row.signals.iter().rev()) {
+            if let Some(value) = signal.filter(|s| s.is_finite() && !(0.0..=1.0).contains(s)) {
+                return Err(Rejected {
+                    column: "",
+                    code: Code::InvalidValue,
+                    reason: format!("`{}` is {value}, not from 0 to 1", name.name()),
+                });
+            }
+        }
+
         // Only now: a bad row is quarantined, whatever is wanted.
         if self
             .only
@@ -198,6 +212,8 @@ impl BatchBuilder {
         self.rows += 1;
         self.position.append_value(position);
         self.trace_id.append_value(&trace_id);
+        self.given_id
+            .append_option((given_id != trace_id).then_some(given_id));
         self.notes.empty_session_ids += u64::from(session_id == Some(""));
         self.session_id
             .append_option(session_id.filter(|s| !s.is_empty()));
@@ -255,6 +271,7 @@ impl BatchBuilder {
         let mut columns: Vec<ArrayRef> = vec![
             Arc::new(self.position.finish()),
             Arc::new(self.trace_id.finish()),
+            Arc::new(self.given_id.finish()),
             Arc::new(self.session_id.finish()),
             Arc::new(self.project_id.finish()),
             Arc::new(self.started_at.finish()),

@@ -26,9 +26,10 @@ impl RepeatedIds {
 
 /// The trace ids that occur more than once in a source that reads ids only.
 ///
-/// Ids are compared by 64-bit hashes, about `most` hashes in memory at a time: larger inputs are read
-/// several times, each time for one slice of the hashes. Two different ids with one hash only cost
-/// time: merging compares the ids themselves.
+/// Ids are compared by 64-bit hashes, at most `most` different ones in memory at a time, and beside them those that
+/// repeat: larger inputs are read several times, each time for one slice of the hashes. Equal ids count once, so that
+/// slices can always be made thin enough. Two different ids with one hash only cost time: merging compares the ids
+/// themselves.
 ///
 /// # Errors
 /// [`TraceError`] if a file can't be read.
@@ -36,46 +37,93 @@ pub fn repeated_trace_ids(
     open: impl Fn() -> Result<TraceSource, TraceError>,
     most: usize,
 ) -> Result<RepeatedIds, TraceError> {
-    let mut slices = match open()?.rows_expected() {
-        Some(rows) => rows.div_ceil(most.max(1) as u64).max(1),
-        None => 1,
-    };
-    let mut slice = 0;
-    let mut repeated = HashSet::new();
-    while slice < slices {
-        let mut hashes: Vec<u64> = Vec::new();
+    repeated_hashes(most, |each| {
         open()?.read_shared(|batch| {
-            let Some(ids) = batch
-                .column_by_name("trace_id")
-                .map(|c| c.as_string::<i32>())
-            else {
+            let ids = batch.column_by_name("trace_id");
+            let Some(ids) = ids.map(|c| c.as_string::<i32>()) else {
                 return false;
             };
-            hashes.extend(
-                ids.iter()
-                    .flatten()
-                    .map(hash)
-                    .filter(|hash| hash % slices == slice),
-            );
-            hashes.len() <= most.saturating_mul(2)
+            ids.iter().flatten().all(|id| each(hash(id)))
+        })
+    })
+    .map(RepeatedIds)
+}
+
+/// The hashes that come more than once. `read` shows all of them, as often as it is called, until it is told to stop.
+fn repeated_hashes<E>(
+    most: usize,
+    read: impl Fn(&mut dyn FnMut(u64) -> bool) -> Result<(), E>,
+) -> Result<HashSet<u64>, E> {
+    let most = most.max(1);
+    let (mut slices, mut slice) = (1u64, 0);
+    let mut repeated = HashSet::new();
+    let mut seen: HashSet<u64> = HashSet::new();
+    while slice < slices {
+        seen.clear();
+        let mut full = false;
+        read(&mut |hash| {
+            if hash % slices == slice && !seen.insert(hash) {
+                repeated.insert(hash);
+            }
+            full = seen.len() > most;
+            !full
         })?;
-        if hashes.len() > most.saturating_mul(2) {
-            // A JSON Lines file did not say how long it is: start over in thinner slices.
-            slices *= 2;
-            slice = 0;
-            repeated.clear();
-            continue;
-        }
-        hashes.sort_unstable();
-        let pairs = hashes.iter().zip(hashes.iter().skip(1));
-        repeated.extend(pairs.filter(|(a, b)| a == b).map(|(a, _)| *a));
-        slice += 1;
+        // What repeats stays known; the rest is looked at again in thinner slices.
+        (slices, slice) = match full {
+            true => (slices * 2, 0),
+            false => (slices, slice + 1),
+        };
     }
-    Ok(RepeatedIds(repeated))
+    Ok(repeated)
 }
 
 fn hash(id: &str) -> u64 {
     let mut first = [0u8; 8];
     first.copy_from_slice(&blake3::hash(id.as_bytes()).as_bytes()[..8]);
     u64::from_le_bytes(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn repeated(hashes: &[u64], most: usize) -> HashSet<u64> {
+        let read = |each: &mut dyn FnMut(u64) -> bool| {
+            let _ = hashes.iter().all(|hash| each(*hash));
+            Ok::<(), ()>(())
+        };
+        repeated_hashes(most, read).unwrap()
+    }
+
+    #[test]
+    fn any_number_of_rows_of_one_id_fits_into_one_place() {
+        let passes = std::cell::Cell::new(0);
+        let read = |each: &mut dyn FnMut(u64) -> bool| {
+            passes.set(passes.get() + 1);
+            let _ = (0..100_000).all(|_| each(7));
+            Ok::<(), ()>(())
+        };
+        assert_eq!(repeated_hashes(1, read).unwrap(), HashSet::from([7]));
+        assert_eq!(passes.get(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn exactly_the_ids_that_repeat_are_found(
+            hashes in prop::collection::vec(0u64..300, 0..400),
+            most in 1usize..50,
+        ) {
+            let mut counts: HashMap<u64, usize> = HashMap::new();
+            for hash in &hashes {
+                *counts.entry(*hash).or_default() += 1;
+            }
+            let more = counts.into_iter().filter(|(_, count)| *count > 1);
+            let expected: HashSet<u64> = more.map(|(hash, _)| hash).collect();
+            prop_assert_eq!(repeated(&hashes, most), expected);
+        }
+    }
 }

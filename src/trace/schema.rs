@@ -167,6 +167,7 @@ pub(super) fn missing_column(
 /// |---|---|
 /// | `position` | file and row, see [`super::TextAt`]; orders rows as they were read |
 /// | `trace_id` | canonical, never null |
+/// | `given_id` | the id as it was given, null where that is its canonical form |
 /// | `session_id` | null if the trace stands alone |
 /// | `project_id` | part of the session's identity; null is a project of its own |
 /// | `started_at` | microseconds, UTC |
@@ -178,6 +179,7 @@ pub fn canonical_schema(columns: &TraceColumns) -> SchemaRef {
     let mut fields = vec![
         Field::new("position", DataType::UInt64, false),
         Field::new("trace_id", DataType::Utf8, false),
+        Field::new("given_id", DataType::Utf8, true),
         Field::new("session_id", DataType::Utf8, true),
         Field::new("project_id", DataType::Utf8, true),
         Field::new(

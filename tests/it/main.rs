@@ -26,3 +26,4 @@ mod runs_and_monitors;
 mod scripted_judge;
 mod scripted_judge_tests;
 mod support;
+mod trace_ids;

@@ -24,7 +24,7 @@ use crate::run::finished::history::read_json;
 use crate::run::finished::import_scores::ScoresError;
 use crate::run::finished::manual_rows::{EDITED, GivenRow, RowError, data_type_named, read_rows};
 use crate::run::finished::stored_table;
-use crate::run::finished::stored_table::{cell, text};
+use crate::run::finished::stored_table::{cell, text, trace_id};
 use crate::run::{RunDirectory, RunError, StoredRun, manifest, table_writer};
 
 /// What was edited.
@@ -75,8 +75,8 @@ impl Edits {
         let names = text(batch, "metric")?;
         let mut found = Vec::with_capacity(batch.num_rows());
         for row in 0..batch.num_rows() {
-            let key = match (cell(&types, row), cell(&ids, row), cell(&names, row)) {
-                (Some("trace"), Some(id), Some(name)) => (id.to_owned(), name.to_owned()),
+            let key = match (cell(&types, row), trace_id(&ids, row), cell(&names, row)) {
+                (Some("trace"), Some(id), Some(name)) => (id, name.to_owned()),
                 _ => {
                     found.push(None);
                     continue;

@@ -9,11 +9,11 @@ use chrono::{DateTime, Utc};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::analytics::{DataType as ValueType, ScoreFilter, ScoreRecord, ScoreStatus};
+use crate::analytics::{DataType as ValueType, ScoreFilter, ScoreRecord, ScoreStatus, Target};
 use crate::run::directory::MANIFEST;
 use crate::run::finished::lineage::RunMark;
 use crate::run::finished::run_record::{Recorded, RunRecord};
-use crate::run::finished::stored_table::{cell, for_each_batch, number, numbers, text};
+use crate::run::finished::stored_table::{cell, for_each_batch, number, numbers, text, trace_id};
 use crate::run::table_folder::is_no_run;
 use crate::selection::instant;
 
@@ -276,7 +276,7 @@ pub struct ScoreQuery<'a> {
     pub filter: ScoreFilter,
     /// Of this metric; none is all.
     pub metric: Option<&'a str>,
-    /// Of this trace or session; none is all.
+    /// Of this trace (its canonical id) or session; none is all.
     pub target_id: Option<&'a str>,
     /// Of this project; none is all, scores without a project too.
     pub project_id: Option<&'a str>,
@@ -353,6 +353,17 @@ fn in_time<'r>(
     runs.iter().filter(move |run| filter.covers(run.created_at))
 }
 
+/// Whether a row is of the trace or session that is asked for, if one is.
+fn of_target(query: &ScoreQuery<'_>, ids: &Option<StringArray>, row: usize) -> bool {
+    let (Some(wanted), Some(ids)) = (query.target_id, ids) else {
+        return true;
+    };
+    match query.filter.target {
+        Target::Trace => trace_id(ids, row).as_deref() == Some(wanted),
+        Target::Session => cell(ids, row) == Some(wanted),
+    }
+}
+
 fn push_records(
     run: &StoredRun,
     query: &ScoreQuery<'_>,
@@ -376,7 +387,7 @@ fn push_records(
         let metric = cell(&metrics, row).unwrap_or_default();
         if cell(&targets, row) != Some(query.filter.target.name())
             || query.metric.is_some_and(|wanted| wanted != metric)
-            || !passes(query.target_id, &ids, row)
+            || !of_target(query, &ids, row)
             || !passes(query.project_id, &projects, row)
         {
             continue;
@@ -388,7 +399,8 @@ fn push_records(
                 .as_ref()
                 .and_then(|projects| cell(projects, row))
                 .map(str::to_owned),
-            target_id: id.unwrap_or_default().to_owned(),
+            // A trace that is asked for has one name, however its runs spell it.
+            target_id: query.target_id.or(id).unwrap_or_default().to_owned(),
             metric: metric.to_owned(),
             run: run.name.clone(),
             status: match cell(&statuses, row) {

@@ -19,7 +19,7 @@ use crate::metric::round4;
 use crate::run::directory::MANIFEST;
 use crate::run::finished::history::HistoryError;
 use crate::run::finished::manual_rows::{CheckedValue, GivenRow, IMPORTED, RowError, read_rows};
-use crate::run::finished::stored_table::{cell, for_each_batch, text};
+use crate::run::finished::stored_table::{cell, for_each_batch, text, trace_id};
 use crate::run::score_rows::scores_schema;
 use crate::run::table_writer::TableWriter;
 use crate::run::{RunDirectory, RunError, StoredRun, manifest};
@@ -58,6 +58,7 @@ pub struct Imported {
 }
 
 struct ManualScore {
+    /// In its canonical form.
     trace_id: String,
     name: String,
     value: CheckedValue,
@@ -86,6 +87,8 @@ impl ManualScore {
 /// What a run says of a trace.
 #[derive(Clone, Default)]
 struct TraceLabels {
+    /// The id as the run has it.
+    shown_id: Option<String>,
     session_id: Option<String>,
     project_id: Option<String>,
     environment: Option<String>,
@@ -164,16 +167,17 @@ fn labels_of(
         let (ids, sessions) = (ids?, sessions?);
         let (projects, environments) = (projects?, environments?);
         for row in 0..batch.num_rows() {
-            let Some(id) = cell(&ids, row).filter(|id| wanted.contains(id)) else {
+            let Some(id) = trace_id(&ids, row).filter(|id| wanted.contains(&**id)) else {
                 continue;
             };
             let owned = |texts, row| cell(texts, row).map(str::to_owned);
             let labels = TraceLabels {
+                shown_id: owned(&ids, row),
                 session_id: owned(&sessions, row),
                 project_id: owned(&projects, row),
                 environment: owned(&environments, row),
             };
-            found.insert(id.to_owned(), labels);
+            found.insert(id, labels);
         }
         Ok(())
     })?;
@@ -214,7 +218,7 @@ fn batch_of(
         .iter()
         .map(|field| match field.name().as_str() {
             "target_type" => words(&|_| "trace".into()),
-            "target_id" => texts(&|s| Some(s.trace_id.clone())),
+            "target_id" => texts(&|s| label(s).shown_id.clone()),
             "session_id" => texts(&|s| label(s).session_id.clone()),
             "project_id" => texts(&|s| label(s).project_id.clone()),
             "metric" => words(&|s| s.name.clone()),

@@ -140,7 +140,7 @@ impl GivenRow {
         text.ok_or_else(|| self.wrong(column, "null or empty; every row needs one"))
     }
 
-    /// The trace, in the form of tables.
+    /// The trace, in its canonical form.
     pub fn trace_id(&self) -> Result<String, RowError> {
         let id = self.needed("trace_id")?;
         Ok(canonical_trace_id(&id).unwrap_or(id))

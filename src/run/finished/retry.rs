@@ -17,7 +17,7 @@ use crate::run::conversations::from_traces::SessionKey;
 use crate::run::directory::MANIFEST;
 use crate::run::finished::history::{HistoryError, read_json};
 use crate::run::finished::lineage::{RunMark, retried_with};
-use crate::run::finished::stored_table::{cell, for_each_batch, number, numbers, text};
+use crate::run::finished::stored_table::{cell, for_each_batch, number, numbers, text, trace_id};
 use crate::run::judging::judgements::{Judgement, Judgements, Status};
 use crate::run::request_record::RequestRecord;
 use crate::run::score_rows::ANNOTATION;
@@ -144,9 +144,9 @@ impl Retry {
                     continue;
                 }
                 let judged = cell(&types, row) == Some("trace") && judged_metric(metric).is_some();
-                match (cell(&statuses, row), cell(&ids, row)) {
+                match (cell(&statuses, row), trace_id(&ids, row)) {
                     (Some("FAILED"), Some(id)) if judged => {
-                        let of_trace = self.failed.entry(id.to_owned()).or_default();
+                        let of_trace = self.failed.entry(id).or_default();
                         of_trace.push(metric.to_owned());
                     }
                     (Some("FAILED"), _) => self.unjudged += 1,
@@ -406,7 +406,7 @@ impl Retry {
                     model: owned(&models, row),
                     by_person: cell(&sources, row) == Some(ANNOTATION),
                 };
-                each(cell(&ids, row).unwrap_or_default(), judgement)?;
+                each(&trace_id(&ids, row).unwrap_or_default(), judgement)?;
             }
             Ok(())
         })

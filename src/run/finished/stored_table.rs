@@ -12,6 +12,7 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use crate::run::finished::history::HistoryError;
+use crate::trace::canonical_trace_id;
 
 /// Rows that are in memory at once while a table is read.
 const BATCH_ROWS: usize = 8192;
@@ -134,6 +135,11 @@ pub(in crate::run) fn flags(batch: &RecordBatch, name: &str) -> Result<BooleanAr
 /// The text in a row; none if it is null.
 pub(in crate::run) fn cell(texts: &StringArray, row: usize) -> Option<&str> {
     texts.is_valid(row).then(|| texts.value(row))
+}
+
+/// The id of a trace in a row in its canonical form, which ids are matched by; none if it is null or empty.
+pub(in crate::run) fn trace_id(ids: &StringArray, row: usize) -> Option<String> {
+    canonical_trace_id(cell(ids, row)?)
 }
 
 /// The number in a row; none if it is null.

@@ -25,6 +25,7 @@ pub(in crate::run) fn column<'b>(
 /// The columns of a batch of traces that rows are made of.
 pub(super) struct PlanColumns<'b> {
     trace_id: &'b StringArray,
+    shown_id: &'b StringArray,
     session_id: &'b StringArray,
     project_id: &'b StringArray,
     environment: &'b StringArray,
@@ -45,6 +46,7 @@ impl<'b> PlanColumns<'b> {
         let truth = |name| column(batch, name).map(|c| c.as_boolean());
         Ok(Self {
             trace_id: text("trace_id")?,
+            shown_id: text("shown_id")?,
             session_id: text("session_id")?,
             project_id: text("project_id")?,
             environment: text("environment")?,
@@ -59,10 +61,15 @@ impl<'b> PlanColumns<'b> {
         })
     }
 
+    /// The canonical id, for matching.
+    pub fn canonical_id(&self, row: usize) -> &'b str {
+        self.trace_id.value(row)
+    }
+
     pub fn labels(&self, row: usize) -> Labels<'b> {
         let optional = |array: &'b StringArray| array.is_valid(row).then(|| array.value(row));
         Labels {
-            trace_id: self.trace_id.value(row),
+            trace_id: self.shown_id.value(row),
             session_id: optional(self.session_id),
             project_id: optional(self.project_id),
             environment: optional(self.environment),

@@ -7,6 +7,7 @@ use crate::run::score_rows::{AUTOMATED, ScoreRow, ScoreRows};
 /// What names a trace in its scores.
 #[derive(Clone, Copy)]
 pub(super) struct Labels<'a> {
+    /// As it was given.
     pub trace_id: &'a str,
     pub session_id: Option<&'a str>,
     pub project_id: Option<&'a str>,

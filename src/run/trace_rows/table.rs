@@ -52,9 +52,9 @@ const JUDGED_COLUMNS: [&str; 5] = [
     "plan_quality",
 ];
 
-/// Columns that the plan has ready.
+/// Columns that the plan has ready; the first is `trace_id` here.
 const OF_THE_PLAN: [&str; 10] = [
-    "trace_id",
+    "shown_id",
     "session_id",
     "project_id",
     "started_at",
