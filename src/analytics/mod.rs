@@ -10,6 +10,8 @@ mod latest;
 mod summary;
 mod trend;
 
+use std::sync::Arc;
+
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
@@ -54,15 +56,18 @@ pub enum ScoreStatus {
     Failed,
     /// Not scored yet.
     Pending,
+    /// A session's score that would rest on no trace: there is none, and nothing failed.
+    NoEvidence,
 }
 
 impl ScoreStatus {
-    /// `SUCCESS`, `FAILED` or `PENDING`.
+    /// `SUCCESS`, `FAILED`, `PENDING` or `NO_EVIDENCE`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Success => "SUCCESS",
             Self::Failed => "FAILED",
             Self::Pending => "PENDING",
+            Self::NoEvidence => "NO_EVIDENCE",
         }
     }
 }
@@ -111,6 +116,9 @@ pub struct ScoreRecord {
     pub value: Option<f64>,
     /// The stored value as text; read only where the scores of one trace or session are asked for.
     pub text: Option<String>,
+    /// What the number hangs on: the embedding model with its precision, or the judge's model. Numbers of two models
+    /// have two scales. None for scores of people.
+    pub model: Option<Arc<str>>,
     /// When the score was made.
     pub created_at: DateTime<Utc>,
 }
@@ -191,6 +199,7 @@ pub(crate) mod samples {
             data_type: DataType::Numeric,
             value: Some(value),
             text: None,
+            model: None,
             created_at: at(hour),
         }
     }

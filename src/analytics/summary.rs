@@ -17,6 +17,8 @@ pub struct SummaryRow {
     pub success_count: u64,
     /// Failed scores of any data type.
     pub failed_count: u64,
+    /// Sessions without anything to score: neither successful nor failed, and in no mean.
+    pub no_evidence_count: u64,
     /// Mean score in [0, 1], not rounded.
     pub avg_score: Option<f64>,
     /// Lowest score.
@@ -44,6 +46,7 @@ pub fn summary<'a>(
         match record.status {
             ScoreStatus::Success => gathered.successes += 1,
             ScoreStatus::Failed => gathered.failures += 1,
+            ScoreStatus::NoEvidence => gathered.without_evidence += 1,
             ScoreStatus::Pending => {}
         }
         gathered.steps.extend(record.steps());
@@ -57,6 +60,7 @@ pub fn summary<'a>(
 struct Gathered {
     successes: u64,
     failures: u64,
+    without_evidence: u64,
     latest: DateTime<Utc>,
     /// Scores in ten-thousandths.
     steps: Vec<u64>,
@@ -67,6 +71,7 @@ impl Gathered {
         Self {
             successes: 0,
             failures: 0,
+            without_evidence: 0,
             latest,
             steps: Vec::new(),
         }
@@ -81,6 +86,7 @@ impl Gathered {
             metric: metric.to_owned(),
             success_count: self.successes,
             failed_count: self.failures,
+            no_evidence_count: self.without_evidence,
             avg_score: mean(self.steps.iter().sum(), count as u64),
             min_score: score(self.steps.first()),
             max_score: score(self.steps.last()),
@@ -131,6 +137,7 @@ mod tests {
                 metric: "m".into(),
                 success_count: 5,
                 failed_count: 1,
+                no_evidence_count: 0,
                 avg_score: Some(0.4),
                 min_score: Some(0.1),
                 max_score: Some(0.7),
@@ -145,7 +152,7 @@ mod tests {
         let rows = summary(&[failed("e", "m", 5)], &SESSIONS());
         assert_eq!(
             serde_json::to_string(&rows).unwrap(),
-            r#"[{"metric":"m","success_count":0,"failed_count":1,"avg_score":null,"min_score":null,"max_score":null,"median_score":null,"latest_score_at":"2026-01-01T05:00:00Z"}]"#
+            r#"[{"metric":"m","success_count":0,"failed_count":1,"no_evidence_count":0,"avg_score":null,"min_score":null,"max_score":null,"median_score":null,"latest_score_at":"2026-01-01T05:00:00Z"}]"#
         );
         assert!(summary(&[], &SESSIONS()).is_empty());
     }

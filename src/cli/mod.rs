@@ -17,6 +17,7 @@ mod monitor_flags;
 mod monitor_run;
 mod outcome;
 mod plan;
+mod pooling;
 mod progress;
 mod request;
 mod retry;

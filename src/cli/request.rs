@@ -147,9 +147,9 @@ pub(super) fn rules(settings: &Settings) -> Result<Rules, SettingsError> {
         null_without_evidence: one_of(
             "on-no-evaluable",
             settings.on_no_evaluable.as_deref(),
-            &[("score_one", false), ("null", true)],
+            &[("null", true), ("one", false)],
         )?
-        .unwrap_or(false),
+        .unwrap_or(true),
         gates,
     })
 }

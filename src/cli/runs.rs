@@ -1,10 +1,12 @@
 //! `nightmill runs`: finished runs and their scores over time.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::Serialize;
 
 use super::analysed_runs::AnalysedRuns;
+use super::pooling::{OfModel, Pool, Pooling, refuse_several};
 use super::runs_flags::{
     ComparisonArgs, DistributionArgs, HistoryArgs, ListArgs, Looked, RunsCommand, SummaryArgs,
     SummaryTarget, TrendArgs,
@@ -139,7 +141,7 @@ fn check_metric(runs: &[StoredRun], metric: &str) -> Result<(), AnyError> {
 struct SummaryLine {
     target: Target,
     #[serde(flatten)]
-    row: SummaryRow,
+    row: OfModel<SummaryRow>,
 }
 
 fn summary(args: &SummaryArgs) -> Result<(), AnyError> {
@@ -173,20 +175,31 @@ fn summary(args: &SummaryArgs) -> Result<(), AnyError> {
         // One metric after the other: only the scores of one are in memory.
         for metric in &metrics {
             let records = read_scores(runs, &looked.query(target, Some(metric)))?;
-            let rows = analytics::summary(&records, &filter);
-            lines.extend(rows.into_iter().map(|row| SummaryLine { target, row }));
+            for (model, records) in args.pooling.pools(metric, records)? {
+                let rows = analytics::summary(&records, &filter).into_iter();
+                lines.extend(rows.map(|row| SummaryLine {
+                    target,
+                    row: OfModel {
+                        row,
+                        model: model.clone(),
+                    },
+                }));
+            }
         }
     }
     analysed.print_rows(looked.json, &lines, || {
         let header = [
-            "metric", "target", "success", "failed", "mean", "min", "median", "max", "latest",
+            "metric", "target", "success", "failed", "none", "mean", "min", "median", "max",
+            "latest",
         ];
         let rows = lines.iter().map(|SummaryLine { target, row }| {
+            let OfModel { row, model } = row;
             [
-                row.metric.clone(),
+                named(&row.metric, model),
                 target.name().to_owned(),
                 row.success_count.to_string(),
                 row.failed_count.to_string(),
+                row.no_evidence_count.to_string(),
                 listing::score(row.avg_score),
                 listing::score(row.min_score),
                 listing::score(row.median_score),
@@ -202,26 +215,63 @@ fn summary(args: &SummaryArgs) -> Result<(), AnyError> {
     })
 }
 
-/// The scores of one metric, the filter they passed, and the runs they are of.
+/// What a row is about: a metric, or one model's scores of it.
+fn named(what: &str, model: &Option<Arc<str>>) -> String {
+    match model {
+        Some(model) => format!("{what} ({model})"),
+        None => what.to_owned(),
+    }
+}
+
+/// The scores of one metric in pools, the filter they passed, and the runs they are of.
 fn scores_of(
     looked: &Looked,
+    pooling: &Pooling,
     target: Option<Target>,
     metric: &str,
-) -> Result<(ScoreFilter, Vec<ScoreRecord>, AnalysedRuns), AnyError> {
+) -> Result<(ScoreFilter, Vec<Pool>, AnalysedRuns), AnyError> {
     let target = target.unwrap_or_else(|| target_of(metric));
     let analysed = looked.runs()?;
     check_metric(&analysed.runs, metric)?;
     let records = read_scores(&analysed.runs, &looked.query(target, Some(metric)))?;
-    Ok((looked.filter(target), records, analysed))
+    if records.is_empty() {
+        return Err(nothing_of(&analysed.runs, &looked.filter(target), metric)?);
+    }
+    Ok((
+        looked.filter(target),
+        pooling.pools(metric, records)?,
+        analysed,
+    ))
+}
+
+/// Why there is nothing to show of a metric, and of what there is something.
+fn nothing_of(
+    runs: &[StoredRun],
+    filter: &ScoreFilter,
+    metric: &str,
+) -> Result<AnyError, AnyError> {
+    let stored: Vec<String> = stored_metrics(runs, filter)?.into_iter().collect();
+    let there_is = match stored.is_empty() {
+        true => "they have none at all; look at their dates with `nightmill runs list`".to_owned(),
+        false => format!("they have {}", stored.join(", ")),
+    };
+    let target = filter.target.name();
+    Ok(
+        format!("--metric {metric}: these runs have no such score of a {target}; {there_is}")
+            .into(),
+    )
 }
 
 fn trend(args: &TrendArgs) -> Result<(), AnyError> {
-    let (filter, records, analysed) = scores_of(&args.looked, args.target, &args.metric)?;
-    let rows = analytics::trend(&records, &filter, &args.metric, args.interval);
+    let (looked, metric) = (&args.looked, &args.metric);
+    let (filter, pools, analysed) = scores_of(looked, &args.pooling, args.target, metric)?;
+    let rows = by_model(pools, |records| {
+        analytics::trend(records, &filter, metric, args.interval)
+    });
     analysed.print_rows(args.looked.json, &rows, || {
-        let rows = rows.iter().map(|row| {
+        let rows = rows.iter().map(|OfModel { row, model }| {
             [
-                format_instant(row.bucket_start),
+                named(&format_instant(row.bucket_start), model),
                 listing::score(Some(row.avg_score)),
                 row.count.to_string(),
             ]
@@ -231,22 +281,41 @@ fn trend(args: &TrendArgs) -> Result<(), AnyError> {
 }
 
 fn distribution(args: &DistributionArgs) -> Result<(), AnyError> {
-    let (filter, records, analysed) = scores_of(&args.looked, args.target, &args.metric)?;
+    let (looked, metric) = (&args.looked, &args.metric);
+    let (filter, pools, analysed) = scores_of(looked, &args.pooling, args.target, metric)?;
     let last = match args.closed {
         true => LastBucket::Closed,
         false => LastBucket::Compat,
     };
-    let rows = analytics::distribution(&records, &filter, &args.metric, args.buckets, last);
+    let rows = by_model(pools, |records| {
+        analytics::distribution(records, &filter, metric, args.buckets, last)
+    });
     analysed.print_rows(args.looked.json, &rows, || {
-        let rows = rows.iter().map(|row| {
+        let rows = rows.iter().map(|OfModel { row, model }| {
             [
-                listing::score(Some(row.bucket_min)),
+                named(&listing::score(Some(row.bucket_min)), model),
                 listing::score(Some(row.bucket_max)),
                 row.count.to_string(),
             ]
         });
         listing::table(["from", "to", "scores"], rows.collect())
     })
+}
+
+/// Rows of each pool, with its model.
+fn by_model<T: Serialize>(
+    pools: Vec<Pool>,
+    rows: impl Fn(&[ScoreRecord]) -> Vec<T>,
+) -> Vec<OfModel<T>> {
+    let of_pool = |(model, records): Pool| {
+        let rows = rows(&records).into_iter();
+        rows.map(move |row| OfModel {
+            row,
+            model: model.clone(),
+        })
+        .collect::<Vec<_>>()
+    };
+    pools.into_iter().flat_map(of_pool).collect()
 }
 
 fn history(args: &HistoryArgs) -> Result<(), AnyError> {
@@ -269,6 +338,9 @@ fn history(args: &HistoryArgs) -> Result<(), AnyError> {
         let id = canonical_trace_id(given).unwrap_or_default();
         let filter = looked.filter(Target::Trace);
         let mut rows = analytics::latest(&records(Target::Trace, &id)?, &filter, &id);
+        if rows.is_empty() {
+            return Err(no_target("--trace", given, metric));
+        }
         rows.truncate(args.limit);
         return analysed.print_rows(looked.json, &rows, || {
             let rows = rows.iter().map(|row| {
@@ -290,6 +362,9 @@ fn history(args: &HistoryArgs) -> Result<(), AnyError> {
     let filter = looked.filter(Target::Session);
     let records = records(Target::Session, session)?;
     let rows = analytics::history(&records, &filter, session, args.limit);
+    if rows.is_empty() && args.limit > 0 {
+        return Err(no_target("--session", session, metric));
+    }
     analysed.print_rows(looked.json, &rows, || {
         let rows = rows.iter().map(|row| {
             [
@@ -304,14 +379,39 @@ fn history(args: &HistoryArgs) -> Result<(), AnyError> {
     })
 }
 
+/// Nothing is known of a trace or session.
+fn no_target(flag: &str, id: &str, metric: Option<&str>) -> AnyError {
+    let of_metric = metric.map(|m| format!(" of {m}")).unwrap_or_default();
+    format!(
+        "{flag} {id}: these runs have no score{of_metric} of it in that time; ids stand in the tables of a run: nightmill sql \"SELECT \
+         trace_id, session_id FROM 'RUN/traces' LIMIT 5\""
+    )
+    .into()
+}
+
 fn comparison(args: &ComparisonArgs, metric: &str) -> Result<(), AnyError> {
     let looked = &args.looked;
+    if target_of(metric) == Target::Trace {
+        let of_sessions = crate::metric::ALL
+            .iter()
+            .filter(|m| m.level == Level::Session);
+        let names: Vec<&str> = of_sessions.map(|m| m.name).collect();
+        return Err(format!(
+            "--metric {metric}: is about traces, and a comparison is of sessions; choose {}, or see `nightmill runs distribution`",
+            names.join(", ")
+        )
+        .into());
+    }
     let query = ScoreQuery {
         with_ids: true,
         ..looked.query(Target::Session, Some(metric))
     };
     let analysed = looked.runs()?;
     let records = read_scores(&analysed.runs, &query)?;
+    if records.is_empty() {
+        return Err(nothing_of(&analysed.runs, &query.filter, metric)?);
+    }
+    refuse_several(metric, &records, "name runs of one model")?;
     let page = Page {
         offset: args.offset,
         limit: args.limit,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
 
+use super::pooling::Pooling;
 use super::retry::RetryArgs;
 use super::scores::ScoresArgs;
 use crate::analytics::{Buckets, DEFAULT_HISTORY, Interval, Order, Target};
@@ -75,6 +76,8 @@ pub(super) struct Looked {
 pub(super) struct SummaryArgs {
     #[command(flatten)]
     pub looked: Looked,
+    #[command(flatten)]
+    pub pooling: Pooling,
     /// This metric only
     #[arg(long, value_name = "METRIC", value_parser = any_metric)]
     pub metric: Option<String>,
@@ -95,6 +98,8 @@ pub(super) enum SummaryTarget {
 pub(super) struct TrendArgs {
     #[command(flatten)]
     pub looked: Looked,
+    #[command(flatten)]
+    pub pooling: Pooling,
     /// The metric
     #[arg(long, value_name = "METRIC", value_parser = any_metric)]
     pub metric: String,
@@ -110,6 +115,8 @@ pub(super) struct TrendArgs {
 pub(super) struct DistributionArgs {
     #[command(flatten)]
     pub looked: Looked,
+    #[command(flatten)]
+    pub pooling: Pooling,
     /// The metric
     #[arg(long, value_name = "METRIC", value_parser = any_metric)]
     pub metric: String,

@@ -51,7 +51,7 @@ pub struct Settings {
     #[arg(long, value_name = "TRACES")]
     #[serde(deserialize_with = "text")]
     pub window: Option<String>,
-    /// A session without evaluable trace: score_one or null [default: score_one]
+    /// The score of a session without evaluable trace: null, or one as PandaProbe has it [default: null]
     #[arg(long, value_name = "WHAT")]
     pub on_no_evaluable: Option<String>,
     /// A file that can't be read: fail the run, or skip and quarantine it [default: fail]

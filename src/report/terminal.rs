@@ -304,8 +304,12 @@ fn write_problems(out: &mut String, s: &Summary) -> std::fmt::Result {
         .extend(flags.map(|flags| format!("nothing was judged: no trace passes {}", brief(flags))));
     for (metric, count) in &s.sessions_without_evidence {
         lines.push(format!(
-            "{} whose {metric} rests on no trace (evaluated_traces = 0)",
-            counted(*count, "session", "sessions")
+            "{} with nothing to make {metric} of{}",
+            counted(*count, "session", "sessions"),
+            match s.evidence_required {
+                true => ": no score, and in no mean",
+                false => ": 1.0 by --on-no-evaluable one, and in the mean",
+            }
         ));
     }
     if !lines.is_empty() {

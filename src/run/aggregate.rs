@@ -117,6 +117,7 @@ pub fn aggregate(request: &AggregateRequest) -> Result<(Summary, PathBuf), RunEr
         non_finite_signals: source.non_finite_signals(),
         unmatched_signals: 0,
         sessions_without_evidence: sessions.without_evidence.clone(),
+        evidence_required: rules.null_without_evidence,
         texts: 0,
         distinct_texts: 0,
         cached_texts: 0,

@@ -173,7 +173,7 @@ pub(super) fn write_over<'f>(
             "window": rules.window,
             "weights": rules.weights.iter().map(|(n, w)| (n.to_owned(), json!(w))).collect::<serde_json::Map<_, _>>(),
             "text_mode": rules.text_mode.name(),
-            "on_no_evaluable": if rules.null_without_evidence { "null" } else { "score_one" },
+            "on_no_evaluable": if rules.null_without_evidence { "null" } else { "one" },
         },
         "counts": {
             "rows_read": summary.rows_read,

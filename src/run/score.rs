@@ -406,6 +406,7 @@ fn summarise(
         non_finite_signals: 0,
         unmatched_signals: 0,
         sessions_without_evidence: sessions.without_evidence.clone(),
+        evidence_required: rules.null_without_evidence,
         texts: embedding.texts,
         distinct_texts: embedding.distinct_texts,
         cached_texts: embedding.cache.found,

@@ -49,6 +49,8 @@ pub(super) fn scores_schema() -> SchemaRef {
     ]))
 }
 
+/// The status of a session's score that would rest on no trace: there is nothing to score, and nothing failed.
+pub(super) const NO_EVIDENCE: &str = "NO_EVIDENCE";
 /// Of scores that the program made.
 pub(super) const AUTOMATED: &str = "AUTOMATED";
 /// Of scores that a person gave.

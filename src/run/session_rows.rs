@@ -10,7 +10,7 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema, SchemaRef, TimeUnit};
 
-use super::score_rows::{AUTOMATED, ModelLabel, ScoreRow, ScoreRows, scores_schema};
+use super::score_rows::{AUTOMATED, ModelLabel, NO_EVIDENCE, ScoreRow, ScoreRows, scores_schema};
 use super::summary::WorstSession;
 use super::table_writer::{TableWriter, part_path};
 use super::trace_rows::column;
@@ -175,7 +175,8 @@ impl SessionRows {
                         .without_evidence
                         .entry((*name).into())
                         .or_default() += 1;
-                } else {
+                }
+                if !withheld {
                     let distribution = match at {
                         0 => &mut self.counts.reliability,
                         _ => &mut self.counts.consistency,
@@ -192,7 +193,10 @@ impl SessionRows {
                     project_id,
                     metric: name,
                     score_raw: (!withheld).then_some(scored.score_raw),
-                    status: Status::Success.name(),
+                    status: match withheld {
+                        true => NO_EVIDENCE,
+                        false => Status::Success.name(),
+                    },
                     threshold: Some(threshold),
                     passed: (!withheld).then_some(scored.score >= threshold),
                     reason: scored.reason,

@@ -205,6 +205,8 @@ pub struct Summary {
     pub unmatched_signals: u64,
     /// Sessions whose scores rest on no trace, by metric.
     pub sessions_without_evidence: BTreeMap<String, u64>,
+    /// Whether such sessions have no score; else they have 1.0, as in PandaProbe, and count in means.
+    pub evidence_required: bool,
     /// Non-empty texts seen.
     pub texts: u64,
     /// Distinct texts among them.

@@ -19,6 +19,7 @@ mod golden_sessions;
 mod judging;
 mod laws;
 mod manual_scores;
+mod no_evidence;
 mod process;
 mod readme;
 mod report;

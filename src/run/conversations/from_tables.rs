@@ -234,6 +234,7 @@ fn summary_of(
         non_finite_signals: 0,
         unmatched_signals: 0,
         sessions_without_evidence: Default::default(),
+        evidence_required: true,
         texts: 0,
         distinct_texts: 0,
         cached_texts: 0,

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::analytics::{DataType as ValueType, ScoreFilter, ScoreRecord, ScoreStatus, Target};
 use crate::run::directory::MANIFEST;
 use crate::run::finished::lineage::RunMark;
+use crate::run::finished::model_labels::ModelLabels;
 use crate::run::finished::run_record::{Recorded, RunRecord};
 use crate::run::finished::stored_table::{cell, for_each_batch, number, numbers, text, trace_id};
 use crate::run::table_folder::is_no_run;
@@ -300,6 +301,7 @@ pub fn read_scores(
     query: &ScoreQuery<'_>,
 ) -> Result<Vec<ScoreRecord>, HistoryError> {
     let mut columns = vec!["target_type", "metric", "status", "score", "data_type"];
+    columns.extend(ModelLabels::COLUMNS);
     if query.wants_ids() {
         columns.push("target_id");
     }
@@ -380,6 +382,7 @@ fn push_records(
         "project_id",
     )?;
     let values = optional(query.target_id.is_some(), "value")?;
+    let mut labels = ModelLabels::of(batch)?;
     let passes = |given: Option<&str>, found: &Option<StringArray>, row: usize| {
         given.is_none() || found.as_ref().and_then(|texts| cell(texts, row)) == given
     };
@@ -407,6 +410,7 @@ fn push_records(
                 Some("SUCCESS") => ScoreStatus::Success,
                 Some("FAILED") => ScoreStatus::Failed,
                 Some("PENDING") => ScoreStatus::Pending,
+                Some("NO_EVIDENCE") => ScoreStatus::NoEvidence,
                 other => return Err(format!("`{}` is no status", other.unwrap_or("null"))),
             },
             data_type: match cell(&types, row) {
@@ -420,6 +424,7 @@ fn push_records(
                 .as_ref()
                 .and_then(|values| cell(values, row))
                 .map(str::to_owned),
+            model: labels.row(row),
             created_at: run.created_at,
         });
     }

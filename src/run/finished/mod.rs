@@ -9,6 +9,7 @@ pub(in crate::run) mod judged_comparison;
 pub(in crate::run) mod judged_runs;
 pub(in crate::run) mod lineage;
 pub(in crate::run) mod manual_rows;
+mod model_labels;
 pub(in crate::run) mod retry;
 pub(in crate::run) mod retry_conversations;
 pub(in crate::run) mod run_record;
