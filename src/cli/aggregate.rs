@@ -33,6 +33,7 @@ pub(super) fn run(args: AggregateArgs, config: Option<&Path>) -> Result<Outcome,
         ("cache", given.cache.is_some()),
         ("text-mode", given.text_mode.is_some()),
         ("json-columns", given.json_columns.is_some()),
+        ("text-columns", given.text_columns.is_some()),
         ("window", given.window.is_some()),
     ] {
         if given {

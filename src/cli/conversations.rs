@@ -131,6 +131,7 @@ fn refuse_idle_flags(given: &Settings) -> Result<(), SettingsError> {
         ("metrics", given.metrics.is_some()),
         ("map", given.map.is_some()),
         ("json-columns", given.json_columns.is_some()),
+        ("text-columns", given.text_columns.is_some()),
         ("text-mode", given.text_mode.is_some()),
         ("signals", given.signals.is_some()),
         ("weights", given.weights.is_some()),

@@ -62,6 +62,14 @@ pub(super) struct EmbedArgs {
 }
 
 pub(super) fn run(args: EmbedArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
+    let ending = args.out.extension().map(|e| e.to_ascii_lowercase());
+    if ending.is_some_and(|ending| ending != "parquet") {
+        let out = args.out.display();
+        return Err(format!(
+            "--out {out}: vectors are written as Parquet; name a file that ends in .parquet"
+        )
+        .into());
+    }
     let settings = Settings {
         model: args.model,
         device: args.device,

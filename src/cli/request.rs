@@ -196,6 +196,9 @@ pub(super) fn column_map(settings: &Settings) -> Result<ColumnMap, SettingsError
     let pairs = split_pairs("map", settings.map.as_deref().unwrap_or_default())?;
     let map = ColumnMap::new(pairs, settings.json_columns.clone().unwrap_or_default())
         .map_err(|e| SettingsError(format!("--map: {e}")))?;
+    let map = map
+        .with_text(settings.text_columns.clone().unwrap_or_default())
+        .map_err(|e| SettingsError(format!("--text-columns {e}")))?;
     match map.unknown_json_columns().first() {
         Some(column) => wrong(format!(
             "--json-columns {column}: only the columns of input and output can be JSON; map `{column}` to one of them with --map"

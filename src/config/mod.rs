@@ -29,6 +29,10 @@ pub struct Settings {
     #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
     #[serde(deserialize_with = "list")]
     pub json_columns: Option<Vec<String>>,
+    /// Text columns (input, output) whose cells are plain text even where they look like JSON
+    #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
+    #[serde(deserialize_with = "list")]
+    pub text_columns: Option<Vec<String>>,
     /// What is embedded of a JSON cell: compat (the whole document) or content (the messages' texts)
     #[arg(long, value_name = "MODE")]
     pub text_mode: Option<String>,
@@ -272,6 +276,7 @@ impl Settings {
             format: self.format.or(other.format),
             map: self.map.or(other.map),
             json_columns: self.json_columns.or(other.json_columns),
+            text_columns: self.text_columns.or(other.text_columns),
             text_mode: self.text_mode.or(other.text_mode),
             metrics: self.metrics.or(other.metrics),
             signals: self.signals.or(other.signals),

@@ -64,6 +64,7 @@ pub fn aggregate(request: &AggregateRequest) -> Result<(Summary, PathBuf), RunEr
         reading(names),
         Arc::clone(&quarantine),
     )?);
+    super::score::check_rows(&source)?;
     if !source.has_any_signal() {
         return Err(RunError::Request(format!(
             "no file has a signal column; at least one of {} must be there",

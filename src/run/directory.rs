@@ -119,6 +119,8 @@ impl RunDirectory {
         let work = self.work();
         fs::remove_dir_all(&work).map_err(|e| failed(&work, e))?;
         set_readable(self.path());
+        // Nothing is visible under its name before it is on disk.
+        sync_tree(self.path())?;
         if self.target.exists() {
             // The old run gets a lock that nobody holds: should this process die before it has removed
             // the old run under the hidden name, the next run does.
@@ -135,9 +137,43 @@ impl RunDirectory {
             // The folder has moved: nothing is left for the guard to remove.
             let _ = self.partial.keep();
         }
+        // The new name is on disk before the guard removes the old run.
+        sync_folder(&parent_of(&self.target))?;
         let _ = fs::remove_file(self.target.join(LOCK));
         Ok(self.target)
     }
+}
+
+/// Waits until all files and folders below `folder`, and it itself, are on disk.
+fn sync_tree(folder: &Path) -> Result<(), RunError> {
+    for entry in walkdir::WalkDir::new(folder).contents_first(true) {
+        let entry = entry.map_err(|e| RunError::write(folder, e))?;
+        let path = entry.path();
+        let opened = fs::File::open(path).map_err(|e| RunError::write(path, e))?;
+        opened.sync_all().map_err(|e| RunError::write(path, e))?;
+    }
+    Ok(())
+}
+
+/// Waits until the names in a folder are on disk.
+fn sync_folder(folder: &Path) -> Result<(), RunError> {
+    let opened = fs::File::open(folder).map_err(|e| RunError::write(folder, e))?;
+    opened.sync_all().map_err(|e| RunError::write(folder, e))
+}
+
+/// Removes a folder that has a lock file: the lock last, so that a clean-up that is killed can be told from a run.
+fn remove_locked(folder: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name() == LOCK {
+            continue;
+        }
+        match entry.file_type()?.is_dir() {
+            true => fs::remove_dir_all(entry.path())?,
+            false => fs::remove_file(entry.path())?,
+        }
+    }
+    fs::remove_dir_all(folder)
 }
 
 /// Swaps two directories; in one step where the system can, so that `target` is never missing.
@@ -247,14 +283,19 @@ fn remove_leftovers(parent: &Path) {
         // The lock is held while removing: a process that is just starting waits for it, then looks
         // whether its output is still there.
         let Ok(lock) = lock else {
-            // Killed before it made its lock: then it is empty.
-            let _ = fs::remove_dir(&path);
+            // Killed before it made its lock, or while it was removed. A run makes its lock before anything else, so
+            // that what has content and no lock is nobody's; an empty folder may be about to get its lock, and its
+            // maker looks whether it is still there.
+            let _ = match is_dir {
+                true => remove_locked(&path),
+                false => Ok(()),
+            };
             continue;
         };
         if lock.try_lock().is_ok() {
             tracing::info!(path = %path.display(), "removing what a killed process left behind");
             let _ = match is_dir {
-                true => fs::remove_dir_all(&path),
+                true => remove_locked(&path),
                 false => fs::remove_file(&path),
             };
         }
@@ -268,7 +309,7 @@ pub struct PartialFile {
     overwrite: bool,
     partial: tempfile::TempPath,
     /// Shares its lock with the handle that is written to, and outlives it.
-    _lock: fs::File,
+    lock: fs::File,
 }
 
 impl PartialFile {
@@ -312,7 +353,7 @@ impl PartialFile {
                 target: target.to_owned(),
                 overwrite,
                 partial,
-                _lock: lock,
+                lock,
             },
             file,
         ))
@@ -324,11 +365,50 @@ impl PartialFile {
     /// If renaming fails, or if somebody else made the file in the meantime and it is not to be
     /// replaced.
     pub fn commit(self) -> Result<PathBuf, RunError> {
+        let synced = self.lock.sync_all();
+        synced.map_err(|e| RunError::write(&self.target, e))?;
         let moved = match self.overwrite {
             true => self.partial.persist(&self.target),
             false => self.partial.persist_noclobber(&self.target),
         };
         moved.map_err(|e| RunError::write(&self.target, e.error))?;
+        sync_folder(&parent_of(&self.target))?;
         Ok(self.target)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clean_up_that_was_killed_is_ended_by_the_next_run() {
+        let folder = tempfile::tempdir().unwrap();
+        // As an earlier clean-up left it: content, and no lock.
+        let leaked = folder.path().join(format!(".run{PARTIAL}leaked"));
+        fs::create_dir_all(leaked.join("traces")).unwrap();
+        fs::write(leaked.join("traces/part-0.parquet"), "x").unwrap();
+        // As a killed run left it.
+        let killed = folder.path().join(format!(".run{PARTIAL}killed"));
+        fs::create_dir_all(killed.join("work")).unwrap();
+        fs::write(killed.join(LOCK), "").unwrap();
+        // A run that is alive.
+        let alive = RunDirectory::create(&folder.path().join("alive"), false, &[]).unwrap();
+        assert!(!leaked.exists() && !killed.exists());
+        let other = RunDirectory::create(&folder.path().join("other"), false, &[]).unwrap();
+        assert!(alive.path().join(LOCK).exists() && other.path().exists());
+    }
+
+    #[test]
+    fn the_lock_is_the_last_to_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().join("run");
+        fs::create_dir_all(run.join("traces")).unwrap();
+        fs::write(run.join(LOCK), "").unwrap();
+        // What can't be removed ends the clean-up: then the lock must still be there.
+        let stuck = remove_locked(&run.join("none"));
+        assert!(stuck.is_err() && run.join(LOCK).exists());
+        remove_locked(&run).unwrap();
+        assert!(!run.exists());
     }
 }

@@ -21,7 +21,8 @@ use crate::run::judging::request::JudgeRequest;
 use crate::run::judging::traces;
 use crate::selection::TargetChoice;
 use crate::trace::{
-    Code, ColumnMap, OnBadFile, Quarantine, SourceFormat, TraceColumns, TraceSource, discover,
+    Code, ColumnMap, OnBadFile, Quarantine, SourceFile, SourceFormat, TraceColumns, TraceSource,
+    discover,
 };
 
 /// A validated request.
@@ -159,12 +160,10 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
         passes::reading(request, columns),
         Arc::clone(&quarantine),
     )?;
-    if source.rows_expected() == Some(0) && quarantine.sorted().is_empty() {
-        return Err(RunError::Request(format!(
-            "no rows to score: all files are empty ({} opened)",
-            source.files().count()
-        )));
-    }
+    check_rows(&source)?;
+    source.check_texts()?;
+    // Files that were set aside have no part in anything that follows.
+    let files: Vec<SourceFile> = source.files().cloned().collect();
     let mut inputs: Vec<PathBuf> = files.iter().map(|file| file.path.clone()).collect();
     inputs.extend(request.signals.as_ref().map(PathBuf::from));
     inputs.extend(request.engine.model.clone());
@@ -300,6 +299,23 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
     )?;
     drop(runtime);
     Ok((summary, run.commit()?))
+}
+
+/// Whether there is a row to score.
+///
+/// # Errors
+/// If no file could be opened, or all are empty.
+pub(super) fn check_rows(source: &TraceSource) -> Result<(), RunError> {
+    if !source.is_empty() {
+        return Ok(());
+    }
+    Err(RunError::Request(match source.files().count() {
+        0 => {
+            "no rows to score: no file could be used; run it without --on-bad-file skip to see why"
+                .into()
+        }
+        count => format!("no rows to score: all files are empty ({count} opened)"),
+    }))
 }
 
 fn write_report(

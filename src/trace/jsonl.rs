@@ -221,6 +221,26 @@ impl Line {
     }
 }
 
+/// Whether a file holds nothing but white space. One that can't be read is not blank: reading says what is wrong.
+pub(super) fn is_blank(path: &Path) -> bool {
+    use std::io::BufRead;
+    let Ok(file) = std::fs::File::open(path) else {
+        return false;
+    };
+    let mut reader = std::io::BufReader::new(file);
+    loop {
+        let (length, blank) = match reader.fill_buf() {
+            Ok([]) => return true,
+            Ok(bytes) => (bytes.len(), bytes.iter().all(u8::is_ascii_whitespace)),
+            Err(_) => return false,
+        };
+        if !blank {
+            return false;
+        }
+        reader.consume(length);
+    }
+}
+
 fn label(value: &Json) -> Option<Cow<'_, [u8]>> {
     match value {
         Json::String(text) | Json::Integer(text) => Some(Cow::Borrowed(text.as_bytes())),

@@ -16,6 +16,7 @@ mod schema;
 mod source;
 mod table;
 mod trace_id;
+mod undeclared_json;
 
 use std::path::PathBuf;
 
@@ -47,6 +48,24 @@ pub enum TraceError {
         file: PathBuf,
         /// What is wrong with it, with row group and column where known.
         problem: String,
+    },
+    /// Texts that look like JSON, and nobody said whether they are.
+    #[error(
+        "file `{file}`, column of `{column}`, row {row}: the cell is a JSON document, as are {documents} of the first {cells}; scores differ \
+         much by how it is read: give --json-columns {column} to embed what the documents say, or --text-columns {column} to \
+         embed them as plain text"
+    )]
+    UndeclaredJson {
+        /// The file.
+        file: PathBuf,
+        /// `input` or `output`.
+        column: &'static str,
+        /// The row of the first such cell, from 0.
+        row: u64,
+        /// Cells that are documents.
+        documents: u32,
+        /// Cells looked at.
+        cells: u32,
     },
     /// A column that is needed is not there.
     #[error("file `{file}` has no column `{column}`; {hint}")]

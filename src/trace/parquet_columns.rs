@@ -160,7 +160,10 @@ pub(super) fn find_columns(
             return Ok(None);
         };
         let encoding = match data_type(at) {
-            DataType::BinaryView if map.is_json(canonical) || json.contains(&present[at]) => {
+            DataType::BinaryView
+                if map.is_json(canonical)
+                    || (json.contains(&present[at]) && !map.is_text(canonical)) =>
+            {
                 TextEncoding::Json
             }
             DataType::BinaryView => TextEncoding::Text,

@@ -60,6 +60,7 @@ pub enum TextEncoding {
 pub struct ColumnMap {
     names: BTreeMap<String, String>,
     json: BTreeSet<String>,
+    text: BTreeSet<String>,
 }
 
 impl ColumnMap {
@@ -89,7 +90,33 @@ impl ColumnMap {
         Ok(Self {
             names,
             json: json.into_iter().collect(),
+            text: BTreeSet::new(),
         })
+    }
+
+    /// The same, with columns (either name) whose cells are plain text although they may look like JSON.
+    ///
+    /// # Errors
+    /// A message naming a column that is neither input nor output, or that was declared to hold JSON.
+    pub fn with_text(mut self, columns: impl IntoIterator<Item = String>) -> Result<Self, String> {
+        for column in columns {
+            let of = |c: &&str| column == **c || column == self.column(c);
+            let Some(canonical) = ["input", "output"].iter().copied().find(|c| of(c)) else {
+                return Err(format!(
+                    "{column}: only the columns of input and output are texts; map `{column}` to one of them with --map"
+                ));
+            };
+            if self.is_json(canonical) {
+                return Err(format!("{column}: is also in --json-columns; choose one"));
+            }
+            self.text.insert(canonical.to_owned());
+        }
+        Ok(self)
+    }
+
+    /// Whether the user declared this canonical column to hold plain text.
+    pub fn is_text(&self, canonical: &str) -> bool {
+        self.text.contains(canonical)
     }
 
     /// The file's name for a canonical column.

@@ -124,9 +124,8 @@ impl std::fmt::Debug for TraceSource {
 }
 
 impl TraceSource {
-    /// Opens all files and checks their columns. Files that can't be opened fail the call or go to
-    /// quarantine, as the options say; a missing column always fails it: that is a wrong command,
-    /// not a bad file.
+    /// Opens all files and checks their columns. Files that can't be opened, or lack a column, fail the call or go to
+    /// quarantine, as the options say.
     ///
     /// # Errors
     /// [`TraceError`] naming the file and column.
@@ -152,7 +151,17 @@ impl TraceSource {
                 .map(|()| Opened::JsonLines),
             };
             let handle = match (handle, options.on_bad_file) {
-                (Err(TraceError::File { problem, .. }), OnBadFile::Skip) => {
+                (
+                    Err(error @ (TraceError::File { .. } | TraceError::MissingColumn { .. })),
+                    OnBadFile::Skip,
+                ) => {
+                    let problem = match error {
+                        TraceError::File { problem, .. } => problem,
+                        TraceError::MissingColumn { column, hint, .. } => {
+                            format!("no column `{column}`; {hint}")
+                        }
+                        other => other.to_string(),
+                    };
                     quarantine.add(QuarantinedRows {
                         file: file.path.clone(),
                         first_row: 0,
@@ -200,6 +209,56 @@ impl TraceSource {
     pub fn keep_only(mut self, trace_ids: Arc<HashSet<String>>) -> Self {
         self.only = Some(trace_ids);
         self
+    }
+
+    /// Whether the user said that a column holds plain text.
+    pub(super) fn is_plain_text(&self, canonical: &str) -> bool {
+        self.options.map.is_text(canonical)
+    }
+
+    /// Whether no file has a row. Of JSON Lines files, lines of white space are none.
+    pub fn is_empty(&self) -> bool {
+        self.files.iter().all(|(file, opened)| match opened {
+            Opened::Parquet(parquet) => {
+                (0..parquet.row_groups()).all(|group| parquet.rows_of(group) == 0)
+            }
+            Opened::JsonLines => jsonl::is_blank(&file.path),
+        })
+    }
+
+    /// The first rows of the files, as they are found, until `each` has seen enough. What can't be read is passed over:
+    /// whoever reads all rows reports it.
+    pub(super) fn peek(&self, mut each: impl FnMut(&SourceFile, u64, &Row<'_>) -> bool) {
+        let (columns, map) = (&self.options.columns, &self.options.map);
+        let mut signals = Vec::new();
+        let mut go_on = true;
+        for unit in &self.units {
+            let Some((file, opened)) = self.files.get(unit.file) else {
+                continue;
+            };
+            let _ = match opened {
+                Opened::Parquet(parquet) => {
+                    let bytes = self.options.limits.bytes;
+                    parquet.read_row_group(unit.row_group, bytes, 64, |batch, first| {
+                        for row in 0..batch.rows {
+                            batch.signals(row, &mut signals);
+                            go_on =
+                                go_on && each(file, first + row as u64, &batch.row(row, &signals));
+                        }
+                        Ok(go_on)
+                    })
+                }
+                Opened::JsonLines => jsonl::read_lines(&file.path, |number, line| {
+                    if let Ok(line) = line {
+                        go_on = each(file, number, &line.row(columns, map, &signals));
+                    }
+                    Ok(go_on)
+                }),
+            };
+            if !go_on {
+                return;
+            }
+        }
     }
 
     /// The schema of the batches.

@@ -93,6 +93,8 @@ fn session_scores_match(model: Option<&str>, tolerance: f64) {
         ];
         args.extend(["--metrics".into(), metrics.join(","), "--no-report".into()]);
         args.extend(["--precision".into(), "f32".into()]);
+        // PandaProbe scores sessions without evidence.
+        args.extend(["--on-no-evaluable".into(), "one".into()]);
         args.extend(model.iter().flat_map(|m| ["--model".into(), (*m).into()]));
         if let Some(weights) = record["signal_weights"].as_object() {
             let weights: Vec<String> = weights.iter().map(|(n, w)| format!("{n}={w}")).collect();

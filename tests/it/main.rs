@@ -28,3 +28,4 @@ mod scripted_judge;
 mod scripted_judge_tests;
 mod support;
 mod trace_ids;
+mod unclear_input;

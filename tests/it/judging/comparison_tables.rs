@@ -97,15 +97,17 @@ fn the_tables_hold_what_the_json_holds() {
     assert_eq!(deltas.len(), 24);
     assert_table(&table("run_comparison_case_metrics"), &deltas, &[]);
 
-    let readme = std::fs::read_to_string(crate::support::root().join("README.md")).unwrap();
+    let readme = std::fs::read_to_string(crate::support::root().join("src/run/README.md")).unwrap();
     for name in [
         "run_comparison",
         "run_comparison_metrics",
         "run_comparison_cases",
         "run_comparison_case_metrics",
     ] {
-        let told = |line: &&str| line.starts_with(&format!("| `{name}`"));
-        let told = readme.lines().find(told).unwrap();
+        // From the table's name at the beginning of a line to the next one's.
+        let from = readme.find(&format!("\n`{name}`, ")).unwrap() + 1;
+        let rest = &readme[from..];
+        let told = &rest[..rest.find("\n\n`").unwrap_or(rest.len())];
         // The first two name the runs.
         for column in table(name).names().iter().skip(2) {
             assert!(told.contains(&format!("`{column}`")), "{name}: {column}");

@@ -164,7 +164,7 @@ fn a_plan_is_written_a_row_a_conversation() {
         assert!((sum - total).abs() < 1e-12, "{column}");
     }
     assert_eq!(table.flags("known"), [Some(false), Some(false), None]);
-    let readme = std::fs::read_to_string(crate::support::root().join("README.md")).unwrap();
+    let readme = std::fs::read_to_string(crate::support::root().join("src/run/README.md")).unwrap();
     for column in table.names() {
         assert!(readme.contains(&format!("`{column}`")), "{column}");
     }

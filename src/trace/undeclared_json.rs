@@ -1,0 +1,71 @@
+//! Text cells that are JSON documents, and nobody said so. Read as plain text, they give other scores than their content.
+
+use super::cells::{Row, TextCell};
+use super::schema::TextEncoding;
+use super::source::TraceSource;
+use super::{SourceFile, TraceError};
+
+/// How many cells of a column are looked at.
+const CELLS: u32 = 64;
+
+/// What the first cells of a text column look like.
+#[derive(Default)]
+struct Seen {
+    cells: u32,
+    documents: u32,
+    first: Option<(std::path::PathBuf, u64)>,
+}
+
+impl Seen {
+    fn look(&mut self, file: &SourceFile, row: u64, cell: &TextCell<'_>) {
+        let TextCell::Bytes(bytes, TextEncoding::Text) = cell else {
+            return;
+        };
+        let bytes = bytes.trim_ascii();
+        if bytes.is_empty() || self.cells >= CELLS {
+            return;
+        }
+        self.cells += 1;
+        // Only objects and lists: a text in quotes, or a number, is text.
+        if matches!(bytes[0], b'{' | b'[') && crate::text::parse(bytes).is_ok() {
+            self.documents += 1;
+            self.first.get_or_insert_with(|| (file.path.clone(), row));
+        }
+    }
+}
+
+impl TraceSource {
+    /// Looks at the first cells of `input` and `output`, where nothing was said of what they are: at most 64 of each that
+    /// are not blank, in the order of files.
+    ///
+    /// # Errors
+    /// [`TraceError::UndeclaredJson`] if at least half of those of a column are JSON objects or lists.
+    pub fn check_texts(&self) -> Result<(), TraceError> {
+        let mut columns = [("input", Seen::default()), ("output", Seen::default())];
+        let mut rows = 0;
+        self.peek(|file, row, found: &Row<'_>| {
+            for ((_, seen), cell) in columns.iter_mut().zip([&found.input, &found.output]) {
+                seen.look(file, row, cell);
+            }
+            rows += 1;
+            // Columns without texts are no reason to read on for ever.
+            rows < 20 * CELLS && columns.iter().any(|(_, seen)| seen.cells < CELLS)
+        });
+        for (canonical, seen) in columns {
+            let (Some((file, row)), true) = (seen.first, seen.documents * 2 >= seen.cells) else {
+                continue;
+            };
+            if self.is_plain_text(canonical) {
+                continue;
+            }
+            return Err(TraceError::UndeclaredJson {
+                file,
+                column: canonical,
+                row,
+                documents: seen.documents,
+                cells: seen.cells,
+            });
+        }
+        Ok(())
+    }
+}
