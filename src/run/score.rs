@@ -161,10 +161,14 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
         Arc::clone(&quarantine),
     )?;
     check_rows(&source)?;
-    source.check_texts()?;
+    if request.retry().is_none() {
+        // A retry reads texts as its run did.
+        source.check_texts()?;
+    }
+    // Also files that were set aside: no run may replace what it was given.
+    let mut inputs: Vec<PathBuf> = files.iter().map(|file| file.path.clone()).collect();
     // Files that were set aside have no part in anything that follows.
     let files: Vec<SourceFile> = source.files().cloned().collect();
-    let mut inputs: Vec<PathBuf> = files.iter().map(|file| file.path.clone()).collect();
     inputs.extend(request.signals.as_ref().map(PathBuf::from));
     inputs.extend(request.engine.model.clone());
     inputs.extend(request.judge.as_ref().map(|judge| judge.ledger.clone()));
