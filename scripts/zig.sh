@@ -3,7 +3,7 @@
 zig_cache="${XDG_CACHE_HOME:-$HOME/.cache}/nightmill/zig"
 zig_packages=("ziglang==0.17.1" "cargo-zigbuild==0.24.0")
 # The C library of RHEL 8, Debian 10 and Ubuntu 18.10.
-glibc="2.28"
+export glibc="2.28"
 if ! [ "$(cat "$zig_cache/packages" 2>/dev/null)" = "${zig_packages[*]}" ]; then
   rm -rf "$zig_cache"
   python3 -m venv "$zig_cache"

@@ -123,7 +123,8 @@ impl ScorePlan {
     /// The rows of all traces, scored and in session order (`session_id` nulls last, `project_id`,
     /// `started_at`, `trace_id`), over the tables `traces` and, if signals are given, `signals`.
     ///
-    /// Columns: `trace_id` (canonical), `shown_id` (as it was given), labels, `input_position` and `output_position` (where the texts are), the raw
+    /// Columns: `trace_id` (canonical), `shown_id` (as it was given), labels, `input_position` and
+    /// `output_position` (where the texts are), the raw
     /// `coherence_gap` and `loop_record`, the four signals, and which of them were given.
     ///
     /// # Errors
