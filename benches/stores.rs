@@ -55,6 +55,7 @@ fn open_own(root: &Path, size: Size, batches: &mut dyn Iterator<Item = Batch>) -
         model_sha256: "bench".into(),
         precision: "f32".into(),
         device: "cpu".into(),
+        revision: nightmill::encoder::REVISION,
     };
     let index_bytes = size.entries * 32 + (1 << 20);
     let cache = EmbeddingCache::open(root, &key, size.dim, u64::MAX / 2, index_bytes).unwrap();

@@ -2,8 +2,6 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
-    nightmill::cli::Cli::parse().run()
+    nightmill::cli::Cli::of_process().run()
 }

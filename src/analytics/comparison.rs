@@ -1,4 +1,4 @@
-//! Comparison: sessions side by side, worst first (specification, section 15).
+//! Comparison: sessions side by side, worst first (as in PandaProbe).
 
 use std::collections::BTreeMap;
 

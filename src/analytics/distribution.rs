@@ -1,4 +1,4 @@
-//! Distribution: how the scores of a metric spread over [0, 1] (specification, section 15).
+//! Distribution: how the scores of a metric spread over [0, 1] (as in PandaProbe).
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ impl Default for Buckets {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LastBucket {
-    /// Into a bucket of its own after the last one, from 1 to 1, as the compatible service reports it.
+    /// Into a bucket of its own after the last one, from 1 to 1, as PandaProbe reports it.
     #[default]
     Compat,
     /// Into the last bucket.
@@ -64,7 +64,7 @@ pub struct BucketRow {
 
 /// The buckets of one metric that hold a score, lowest first. A score v falls into bucket
 /// floor(v * buckets) of the f64 product: where that is not exact, a score on a boundary may fall into
-/// the bucket below, as in the compatible service.
+/// the bucket below, as in PandaProbe.
 pub fn distribution<'a>(
     records: impl IntoIterator<Item = &'a ScoreRecord>,
     filter: &ScoreFilter,

@@ -1,4 +1,4 @@
-//! History: the scores of one session, one after the other (specification, section 15).
+//! History: the scores of one session, one after the other (as in PandaProbe).
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;

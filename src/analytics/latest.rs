@@ -1,4 +1,4 @@
-//! Latest: what is now known of one target, a score a metric (specification, section 14).
+//! Latest: what is now known of one target, a score a metric (as in PandaProbe).
 
 use std::collections::BTreeMap;
 

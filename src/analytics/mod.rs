@@ -1,4 +1,4 @@
-//! Score analytics: what stored scores say over time (specification, section 15).
+//! Score analytics: what stored scores say over time (as in PandaProbe).
 //!
 //! Pure functions over score records in any order; every result is the same for every order. Sums are
 //! exact: scores have 4 decimals, so they are added as whole ten-thousandths.
@@ -125,7 +125,7 @@ pub struct ScoreRecord {
 
 impl ScoreRecord {
     /// The score: the stored number of a successful numeric score. None for everything else, also for a
-    /// number outside [0, 1], which is no score (specification, section 14).
+    /// number outside [0, 1], which is no score (as in PandaProbe).
     pub fn score(&self) -> Option<f64> {
         let is_numeric = self.status == ScoreStatus::Success && self.data_type == DataType::Numeric;
         self.value

@@ -1,4 +1,4 @@
-//! Summary: one row per metric (specification, section 15).
+//! Summary: one row per metric (as in PandaProbe).
 
 use std::collections::BTreeMap;
 

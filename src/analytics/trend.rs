@@ -1,4 +1,4 @@
-//! Trend: the mean score of a metric over time (specification, section 15).
+//! Trend: the mean score of a metric over time (as in PandaProbe).
 
 use std::collections::BTreeMap;
 

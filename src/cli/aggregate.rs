@@ -4,16 +4,18 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{AnyError, Outcome, outcome, request};
+use super::piped::Piped;
+use super::{AnyError, Outcome, idle_flags, outcome, request};
 use crate::config::{Settings, SettingsError};
 use crate::metric::Method;
+use crate::report::Paint;
 use crate::run::{AggregateRequest, CacheChoice, aggregate};
 
 /// Flags of `aggregate`.
 #[derive(Args, Debug)]
 pub(super) struct AggregateArgs {
-    /// Files with trace_id, session_id, started_at and any of confidence, loop_detection,
-    /// tool_correctness, coherence
+    /// Run directories, or files with trace_id, session_id, started_at and any of confidence, loop_detection,
+    /// tool_correctness, coherence. Directories of imported scores (`runs scores --import`) beside them: their signals go before
     #[arg(required = true, value_name = "SIGNALS")]
     paths: Vec<String>,
     /// The run directory to make
@@ -23,30 +25,11 @@ pub(super) struct AggregateArgs {
     settings: Settings,
 }
 
-pub(super) fn run(args: AggregateArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
-    let given = &args.settings;
-    // Settings of the file or the environment may be meant for other commands; flags are meant for this.
-    for (flag, given) in [
-        ("model", given.model.is_some()),
-        ("device", given.device.is_some()),
-        ("precision", given.precision.is_some()),
-        ("cache", given.cache.is_some()),
-        ("text-mode", given.text_mode.is_some()),
-        ("json-columns", given.json_columns.is_some()),
-        ("text-columns", given.text_columns.is_some()),
-        ("window", given.window.is_some()),
-    ] {
-        if given {
-            let message = format!("--{flag}: aggregate reads no texts, so this has no effect");
-            return Err(SettingsError(message).into());
-        }
-    }
+pub(super) fn run(mut args: AggregateArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
+    let _piped = Piped::take(&mut args.paths)?;
+    idle_flags::of_aggregate(&args.settings)?;
     let mut settings = args.settings.complete(config)?;
     request::local_paths(&args.paths)?;
-    if settings.signals.is_some() {
-        let message = "--signals: aggregate takes its signals from the files it is given";
-        return Err(SettingsError(message.into()).into());
-    }
     let session_metrics = crate::metric::ALL
         .iter()
         .filter(|m| m.method == Method::Aggregate);
@@ -75,14 +58,14 @@ pub(super) fn run(args: AggregateArgs, config: Option<&Path>) -> Result<Outcome,
         engine: request::engine(&settings, CacheChoice::Off)?,
     };
     let (summary, folder) = aggregate(&request)?;
-    if settings.json {
-        outcome::print(&format!("{}\n", serde_json::to_string_pretty(&summary)?))?;
-    } else {
-        outcome::print(&format!(
+    let text = match settings.json {
+        true => format!("{}\n", serde_json::to_string_pretty(&summary)?),
+        false => format!(
             "{}results: {}\n",
-            crate::report::text(&summary),
+            crate::report::text(&summary, Paint::of_stdout()),
             folder.display()
-        ))?;
-    }
+        ),
+    };
+    outcome::print_of(&folder, &text)?;
     Ok(Outcome::of(&summary))
 }

@@ -8,8 +8,8 @@ use serde::Serialize;
 use super::conversation_explanation::explained;
 use super::conversation_summary::points;
 use super::runs_flags::{ComparisonArgs, ConversationArgs};
-use super::{AnyError, Outcome, judge_request, listing};
-use crate::config::{JudgeSettings, Settings};
+use super::{AnyError, Outcome, idle_flags, judge_request, listing};
+use crate::config::Settings;
 use crate::judge::conversation::{
     CaseComparison, ChangeStatus, MetricDelta, RegressionReason, RunSummary,
 };
@@ -90,9 +90,10 @@ pub(super) fn run(args: &ComparisonArgs, config: Option<&Path>) -> Result<Outcom
 /// The judge to ask, if one is to be asked.
 fn asked(args: &ConversationArgs, config: Option<&Path>) -> Result<Option<JudgeRequest>, AnyError> {
     if !args.explain {
-        if args.judge != JudgeSettings::default() {
-            tracing::warn!("settings of judges have no effect without --explain");
-        }
+        idle_flags::of_no_judge(
+            &args.judge,
+            "nobody is asked without --explain; add it, or leave this out",
+        )?;
         return Ok(None);
     }
     let settings = Settings {
@@ -395,7 +396,11 @@ fn moved_metric(metric: &MetricDelta) -> Option<String> {
     match (metric.status, metric.delta) {
         (ChangeStatus::Unchanged | ChangeStatus::Error, _) => None,
         // Repetitions are averaged, so that a change need not be whole.
-        (_, Some(delta)) => Some(format!("{name} {:+}", (delta * 100.0).round() / 100.0)),
+        (_, Some(delta)) => {
+            let change = format!("{delta:+.2}");
+            let change = change.trim_end_matches('0').trim_end_matches('.');
+            Some(format!("{name} {change}"))
+        }
         (ChangeStatus::Regression, None) => Some(format!("{name} fails")),
         (ChangeStatus::Improvement, None) => Some(format!("{name} passes")),
     }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use clap::Args;
 
+use super::piped::Piped;
 use super::progress::ProgressBar;
-use super::{AnyError, Outcome, outcome, plan, request};
+use super::{AnyError, Outcome, idle_flags, outcome, plan, request};
 use crate::config::{Settings, SettingsError};
 use crate::metric::CONVERSATION;
 use crate::report::{brief, counted};
@@ -51,7 +52,8 @@ pub(super) struct Tables {
     pub all_statuses: bool,
 }
 
-pub(super) fn run(args: ConversationsArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
+pub(super) fn run(mut args: ConversationsArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
+    let _piped = Piped::take(&mut args.turns)?;
     refuse_idle_flags(&args.settings)?;
     let settings = args.settings.complete(config)?;
     let tables = Tables {
@@ -120,48 +122,17 @@ pub(super) fn carry_out(request: &TurnsRequest, json: bool) -> Result<Outcome, A
         true => format!("{}\n", serde_json::to_string_pretty(&summary)?),
         false => format!("{}results: {}\n", text(&summary), folder.display()),
     };
-    outcome::print(&text)?;
+    outcome::print_of(&folder, &text)?;
     Ok(Outcome::of(&summary))
 }
 
 /// Refuses flags that would do nothing here.
 fn refuse_idle_flags(given: &Settings) -> Result<(), SettingsError> {
-    let judge = &given.judge;
-    for (flag, given) in [
-        ("metrics", given.metrics.is_some()),
-        ("map", given.map.is_some()),
-        ("json-columns", given.json_columns.is_some()),
-        ("text-columns", given.text_columns.is_some()),
-        ("text-mode", given.text_mode.is_some()),
-        ("signals", given.signals.is_some()),
-        ("weights", given.weights.is_some()),
-        ("window", given.window.is_some()),
-        ("on-no-evaluable", given.on_no_evaluable.is_some()),
-        ("model", given.model.is_some()),
-        ("device", given.device.is_some()),
-        ("precision", given.precision.is_some()),
-        ("cache", given.cache.is_some()),
-        ("cache-size", given.cache_size.is_some()),
-        ("no-cache", given.no_cache),
-        ("memory-limit", given.memory_limit.is_some()),
-        ("judge-policy", judge.judge_policy.is_some()),
-        ("judge-unshared", judge.judge_unshared),
-        ("judge-where", judge.judge_where.is_some()),
-        ("judge-only", judge.judge_only.is_some()),
-        ("judge-tags", judge.judge_tags.is_some()),
-        ("judge-max-trace", judge.judge_max_trace.is_some()),
-        ("judge-long-traces", judge.judge_long_traces.is_some()),
-    ] {
-        if given {
-            return request::wrong(format!(
-                "--{flag}: conversations reads no traces and asks one question each, so this has no effect; leave it out"
-            ));
-        }
-    }
+    idle_flags::of_conversations(given)?;
     let pairs = [
         ("threshold", &given.threshold),
         ("fail-under", &given.fail_under),
-        ("judge-model", &judge.judge_model),
+        ("judge-model", &given.judge.judge_model),
     ];
     for (flag, given) in pairs {
         let mut given = given.iter().flatten();
@@ -281,6 +252,8 @@ fn write_judged(
 fn write_notes(out: &mut String, s: &Summary, counts: &TableCounts) -> std::fmt::Result {
     let mut notes = plan::set_aside(&s.quarantine);
     notes.extend(left_out(counts));
+    let stopped = s.judge.iter().flat_map(|judge| &judge.stopped);
+    notes.extend(stopped.map(|why| brief(why)));
     if !notes.is_empty() {
         writeln!(out, "\nnotes")?;
     }
@@ -307,8 +280,8 @@ pub(super) fn left_out(counts: &TableCounts) -> impl Iterator<Item = String> {
         ),
         (
             counts.not_sampled,
-            "conversation left out by --sample",
-            "conversations left out by --sample",
+            "conversation left out by --judge-sample",
+            "conversations left out by --judge-sample",
         ),
     ];
     let some = notes.into_iter().filter(|(count, ..)| *count > 0);

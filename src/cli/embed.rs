@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use super::piped::Piped;
 use super::{AnyError, Outcome, outcome, request};
 use crate::config::Settings;
 use crate::report::counted;
@@ -61,7 +62,8 @@ pub(super) struct EmbedArgs {
     json: bool,
 }
 
-pub(super) fn run(args: EmbedArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
+pub(super) fn run(mut args: EmbedArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
+    let _piped = Piped::take(&mut args.paths)?;
     let ending = args.out.extension().map(|e| e.to_ascii_lowercase());
     if ending.is_some_and(|ending| ending != "parquet") {
         let out = args.out.display();
@@ -69,6 +71,11 @@ pub(super) fn run(args: EmbedArgs, config: Option<&Path>) -> Result<Outcome, Any
             "--out {out}: vectors are written as Parquet; name a file that ends in .parquet"
         )
         .into());
+    }
+    if args.cache_size.is_some() && args.cache.is_none() {
+        return Err(
+            "--cache-size: embed keeps no vectors unless a folder is named; add --cache".into(),
+        );
     }
     let settings = Settings {
         model: args.model,
@@ -121,6 +128,6 @@ pub(super) fn run(args: EmbedArgs, config: Option<&Path>) -> Result<Outcome, Any
             summary.out.display()
         )
     };
-    outcome::print(&text)?;
+    outcome::print_of(&summary.out, &text)?;
     Ok(Outcome::Done)
 }

@@ -7,11 +7,11 @@ use std::time::Instant;
 use clap::Args;
 use serde::Serialize;
 
-use super::judge_request::{batch_rules, ledger, pairs, provider};
+use super::judge_request::{batch_rules, ledger, prices, provider};
 use super::{AnyError, Outcome, listing};
 use crate::config::{JudgeSettings, Settings};
 use crate::judge::batch::{BatchClient, BatchDesk, Collected};
-use crate::judge::{Ledger, OpenBatch, PriceTable, Retries, endpoint_of};
+use crate::judge::{Ledger, OpenBatch, Protocol, Provider, Retries, endpoint_of};
 use crate::report::counted;
 use crate::run::BatchRules;
 
@@ -24,6 +24,9 @@ pub(super) struct JudgeArgs {
     /// Give up a batch that will never have results: its questions are asked again by later runs
     #[arg(long, value_name = "BATCH", conflicts_with = "collect")]
     forget: Option<String>,
+    /// List the providers of judges: how their models are named, the variable of their key, and what each lacks
+    #[arg(long, conflicts_with_all = ["collect", "forget", "ledger", "judge_url", "judge_key_file", "judge_headers", "price"])]
+    providers: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -87,7 +90,75 @@ impl From<OpenBatch> for ListedBatch {
     }
 }
 
+/// A provider in the list.
+#[derive(Serialize)]
+struct ListedProvider {
+    /// As model names begin: `openai/`.
+    prefix: &'static str,
+    /// Starts of bare names that mean it.
+    families: Vec<&'static str>,
+    endpoint: Option<&'static str>,
+    protocol: Option<&'static str>,
+    key_variable: &'static str,
+    /// Whether the variable is set.
+    has_key: bool,
+    lacks: Vec<&'static str>,
+}
+
+impl ListedProvider {
+    fn of(provider: Provider) -> Self {
+        let key_variable = provider.credential_variable();
+        let has_key = std::env::var(key_variable).is_ok_and(|key| !key.trim().is_empty());
+        let mut lacks = Vec::new();
+        match provider.protocol() {
+            None => lacks.push(
+                "a protocol that is spoken here: use gemini/ with a Gemini key, or its OpenAI-compatible endpoint with --judge-url",
+            ),
+            Some(Protocol::OpenAi) => {}
+            Some(_) => lacks.push("OpenAI's batch files (--batch)"),
+        }
+        if !has_key {
+            lacks.push("a key: set the variable, or name a file with --judge-key-file");
+        }
+        Self {
+            prefix: provider.prefix(),
+            families: provider.families().collect(),
+            endpoint: provider.base_url(),
+            protocol: provider.protocol().map(Protocol::name),
+            key_variable,
+            has_key,
+            lacks,
+        }
+    }
+}
+
+fn providers(json: bool) -> Result<Outcome, AnyError> {
+    let all = Provider::ALL.map(ListedProvider::of);
+    listing::print(json, &all, || {
+        let mut text = String::new();
+        for provider in &all {
+            let endpoint = provider.endpoint.unwrap_or("not asked");
+            text.push_str(&format!("{}…\n  {endpoint}", provider.prefix));
+            if let Some(protocol) = provider.protocol {
+                text.push_str(&format!(", protocol {protocol}"));
+            }
+            text.push_str(&format!(", key in {}\n", provider.key_variable));
+            for lacking in &provider.lacks {
+                text.push_str(&format!("  lacks {lacking}\n"));
+            }
+        }
+        text.push_str(
+            "Any other endpoint is named with --judge-url; it speaks OpenAI's protocol, or the one that --judge-protocol names.\n",
+        );
+        text
+    })?;
+    Ok(Outcome::Done)
+}
+
 pub(super) fn run(args: JudgeArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
+    if args.providers {
+        return providers(args.json);
+    }
     let settings = Settings {
         judge: JudgeSettings {
             ledger: args.ledger,
@@ -152,8 +223,9 @@ async fn collect(settings: &Settings, ledger: &Arc<Ledger>) -> Result<Collected,
         return Err("--offline: collecting asks the network".into());
     }
     let rules: BatchRules = batch_rules(&settings.judge)?;
-    let prices = PriceTable::with(&pairs("price", settings.judge.price.as_deref())?)?;
-    let endpoint = endpoint_of("openai/any", settings.judge.judge_url.as_deref());
+    let prices = prices(&settings.judge)?;
+    let provider = provider(settings)?;
+    let endpoint = endpoint_of("openai/any", &provider);
     let open = ledger.open_batches()?;
     if let Some(batch) = open.first()
         && settings.judge.judge_url.is_none()
@@ -172,7 +244,7 @@ async fn collect(settings: &Settings, ledger: &Arc<Ledger>) -> Result<Collected,
         )
         .into());
     }
-    let client = BatchClient::new(provider(settings)?, &[], Retries::default())?;
+    let client = BatchClient::new(provider, &[], Retries::default())?;
     let elsewhere = open
         .iter()
         .filter(|batch| batch.endpoint != client.shown_endpoint())

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 pub(super) use batches::batch_rules;
 use batches::batches;
+use endpoint::full_name;
 pub(super) use endpoint::provider;
 use filters::filters;
 
@@ -18,7 +19,8 @@ use super::request::{count, one_of, wrong};
 use crate::config::{JudgeSettings, Settings, SettingsError, number_pairs, split_pairs};
 use crate::judge::conversation::ConversationJudge;
 use crate::judge::{
-    AskingRules, Caps, Policy, PriceTable, RateLimits, Retries, Temperature, WhenTooLong, resolve,
+    AskingRules, Caps, MOST_ROUNDS, Policy, PriceTable, RateLimits, Retries, Temperature,
+    WhenTooLong,
 };
 use crate::metric::{CONVERSATION, Method, find};
 use crate::run::{ConversationRequest, JudgeRequest, Rules};
@@ -38,23 +40,11 @@ pub(super) fn judge(
     let given = &settings.judge;
     let judged = judged_of(rules);
     let conversation = match &given.judge_config {
-        _ if !judged.contains(&CONVERSATION) => {
-            if given.judge_config.is_some() {
-                tracing::warn!(
-                    "--judge-config: this run judges no conversations; name {CONVERSATION} with --metrics"
-                );
-            }
-            None
-        }
+        _ if !judged.contains(&CONVERSATION) => None,
         None => Some(JudgeFile::default()),
         Some(path) => Some(JudgeFile::read(path)?),
     };
     let Some(first) = judged.first() else {
-        if given.judge.is_some() || given.batch {
-            tracing::warn!(
-                "--judge, --batch: no metric of this run asks a judge; name one with --metrics"
-            );
-        }
         return Ok(None);
     };
     if settings.offline && !given.replay {
@@ -65,8 +55,7 @@ pub(super) fn judge(
     }
     let models = models(settings, &judged)?;
     let model = model_of(settings, &judged, first, conversation.as_ref())?;
-    let prices = pairs("price", given.price.as_deref())?;
-    let prices = PriceTable::with(&prices).map_err(|e| SettingsError(format!("--price {e}")))?;
+    let prices = prices(given)?;
     let caps = caps(settings)?;
     let temperature = temperature(given.judge_temperature.as_deref())?;
     let asking = AskingRules {
@@ -82,13 +71,17 @@ pub(super) fn judge(
         .unwrap_or(4096) as u32,
         policy: policy(settings)?,
         share_stages: !given.judge_unshared,
-        rounds: count("judge-rounds", given.judge_rounds.as_deref(), 1, 100)?.unwrap_or(1) as u32,
+        rounds: count(
+            "judge-rounds",
+            given.judge_rounds.as_deref(),
+            1,
+            MOST_ROUNDS as usize,
+        )?
+        .unwrap_or(1) as u32,
+        anew: false,
     };
     let conversation = conversation
-        .map(|file| {
-            let named = name_for_conversations(given)?;
-            conversations(file, named.as_deref(), &asking, temperature, rules)
-        })
+        .map(|file| conversations(file, given, &asking, temperature, rules))
         .transpose()?;
     for named in prices.given() {
         let of_traces = asking.models.values().chain([&asking.model]);
@@ -98,6 +91,7 @@ pub(super) fn judge(
             tracing::warn!("--price {named}: this run asks {model}, and no model of that name");
         }
     }
+    let stop = asking.policy == Policy::Production;
     Ok(Some(JudgeRequest {
         asking,
         conversation,
@@ -114,6 +108,7 @@ pub(super) fn judge(
         retries: Retries {
             attempts: count("judge-tries", given.judge_tries.as_deref(), 1, 100)?.unwrap_or(5)
                 as u32,
+            stop,
             ..Retries::default()
         },
         concurrency: count(
@@ -128,8 +123,10 @@ pub(super) fn judge(
             .map(Duration::from_secs_f64),
         filters: filters(settings)?,
         condition: given.judge_where.clone(),
-        sample: SamplingRate::new(number("sample", given.sample.as_deref(), 1.0)?.unwrap_or(1.0))
-            .map_err(|e| SettingsError(format!("--sample: {e}")))?,
+        sample: SamplingRate::new(
+            number("judge-sample", given.judge_sample.as_deref(), 1.0)?.unwrap_or(1.0),
+        )
+        .map_err(|e| SettingsError(format!("--judge-sample: {e}")))?,
         seed: sample_seed(settings)?,
         most_chars: count(
             "judge-max-trace",
@@ -186,7 +183,7 @@ fn model_of(
         .filter(|_| judged == [CONVERSATION])
         .and_then(|file| file.config.route(None, None));
     match settings.judge.judge.clone().or(configured) {
-        Some(model) => named("judge", &model),
+        Some(model) => named(&settings.judge, "judge", &model),
         None => wrong(format!(
             "the metric {first} asks a judge; name a model with --judge, as in --judge openai/gpt-4o-mini"
         )),
@@ -197,14 +194,14 @@ fn model_of(
 ///
 /// # Errors
 /// If it is empty, or nothing but a provider.
-fn named(setting: &str, model: &str) -> Result<String, SettingsError> {
+fn named(given: &JudgeSettings, setting: &str, model: &str) -> Result<String, SettingsError> {
     let model = model.trim();
     if model.is_empty() || model.ends_with('/') {
         return wrong(format!(
             "--{setting} `{model}`: the name of the model is missing; name one, as in openai/gpt-4o-mini"
         ));
     }
-    Ok(resolve(model))
+    full_name(given, model)
 }
 
 /// The seed of samples.
@@ -269,11 +266,11 @@ fn name_for_conversations(given: &JudgeSettings) -> Result<Option<String>, Setti
     Ok(own.map(|(_, model)| model).or_else(|| given.judge.clone()))
 }
 
-/// How conversations are judged, by the model `named` unless their configuration names another. A temperature that was given
+/// How conversations are judged, by the model that is given unless their configuration names another. A temperature that was given
 /// holds for them too.
 fn conversations(
     file: JudgeFile,
-    named: Option<&str>,
+    given: &JudgeSettings,
     asking: &AskingRules,
     temperature: Option<Temperature>,
     rules: &Rules,
@@ -286,24 +283,32 @@ fn conversations(
     // In percent, to six decimals: a product such as 0.07 * 100 is not exact.
     config.pass_threshold = (rules.threshold(CONVERSATION) * 1e8).round() / 1e6;
     bars.pass_threshold = config.pass_threshold;
-    let route = config.route(None, named);
+    let named = name_for_conversations(given)?;
+    let route = config.route(None, named.as_deref());
     let judge = ConversationJudge::new(config, &catalogue)
         .map_err(|e| SettingsError(format!("--judge-config: {e}")))?;
     Ok(ConversationRequest {
         judge,
         bars,
-        model: resolve(route.as_deref().unwrap_or(&asking.model)),
+        model: full_name(given, route.as_deref().unwrap_or(&asking.model))?,
         temperature: temperature.unwrap_or(Temperature::Usual(CONVERSATION_TEMPERATURE)),
         max_output_tokens: asking.max_output_tokens,
         rounds: asking.rounds,
+        anew: false,
     })
 }
 
-pub(super) fn pairs(
-    setting: &str,
-    given: Option<&[String]>,
-) -> Result<Vec<(String, String)>, SettingsError> {
+fn pairs(setting: &str, given: Option<&[String]>) -> Result<Vec<(String, String)>, SettingsError> {
     split_pairs(setting, given.unwrap_or_default())
+}
+
+/// Prices, by the full names of models.
+pub(super) fn prices(given: &JudgeSettings) -> Result<PriceTable, SettingsError> {
+    let mut prices = pairs("price", given.price.as_deref())?;
+    for (model, _) in &mut prices {
+        *model = full_name(given, model)?;
+    }
+    PriceTable::with(&prices).map_err(|e| SettingsError(format!("--price {e}")))
 }
 
 fn number(setting: &str, text: Option<&str>, most: f64) -> Result<Option<f64>, SettingsError> {
@@ -368,7 +373,8 @@ fn models(settings: &Settings, judged: &[&str]) -> Result<BTreeMap<String, Strin
                     "--judge-model {metric}: no judged metric of this run{near}"
                 ));
             }
-            let model = named(&format!("judge-model {metric}"), &model)?;
+            let setting = format!("judge-model {metric}");
+            let model = named(&settings.judge, &setting, &model)?;
             Ok((metric, model))
         })
         .collect()

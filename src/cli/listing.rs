@@ -20,23 +20,40 @@ pub(super) fn print<T: Serialize + ?Sized>(
     Ok(outcome::print(&text)?)
 }
 
-/// Rows under headers; every column is as wide as its widest cell.
+/// Rows under headers; every column is as wide as its widest cell, and on a terminal no wider than fits there.
 pub(super) fn table<const N: usize>(header: [&str; N], rows: Vec<[String; N]>) -> String {
-    let mut lines = vec![header.map(str::to_owned)];
-    lines.extend(rows.into_iter().map(|row| row.map(|cell| plain(&cell))));
-    let mut widths = [0; N];
-    for line in &lines {
-        for (width, cell) in widths.iter_mut().zip(line) {
-            *width = cell.chars().count().max(*width);
-        }
+    let rows = rows
+        .into_iter()
+        .map(|row| row.map(|cell| plain(&cell)).to_vec());
+    laid_out(&header, rows.collect(), terminal_width())
+}
+
+/// The width of the terminal that standard output is, if it is one.
+pub(super) fn terminal_width() -> Option<u16> {
+    if !std::io::IsTerminal::is_terminal(&std::io::stdout()) {
+        return None;
+    }
+    Some(terminal_size::terminal_size().map_or(80, |(width, _)| width.0))
+}
+
+/// A table of at most so many characters a line; cells that don't fit go on in the next one.
+pub(super) fn laid_out(header: &[&str], rows: Vec<Vec<String>>, width: Option<u16>) -> String {
+    let mut table = comfy_table::Table::new();
+    table
+        .load_preset(comfy_table::presets::NOTHING)
+        .set_header(header);
+    if let Some(width) = width {
+        table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic);
+        table.set_width(width);
+    }
+    table.add_rows(rows);
+    let columns = table.column_count();
+    for (at, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, if at + 1 == columns { 0 } else { 2 }));
     }
     let mut text = String::new();
-    for line in &lines {
-        let cells = line
-            .iter()
-            .zip(widths)
-            .map(|(cell, width)| format!("{cell:<width$}"));
-        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+    for line in table.lines() {
+        text.push_str(line.trim_end());
         text.push('\n');
     }
     text
@@ -55,6 +72,23 @@ pub(super) fn time(time: Option<DateTime<Utc>>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_is_no_wider_than_it_may_be() {
+        let row = vec![
+            "a name of some length".to_owned(),
+            "x".repeat(60),
+            "end".to_owned(),
+        ];
+        let text = laid_out(&["name", "long", "last"], vec![row.clone()], Some(40));
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 40),
+            "{text}"
+        );
+        assert_eq!(text.matches('x').count(), 60);
+        let wide = laid_out(&["name", "long", "last"], vec![row], None);
+        assert_eq!(wide.lines().count(), 2);
+    }
 
     #[test]
     fn columns_stand_below_their_headers() {

@@ -6,11 +6,13 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::judge_file::JudgeFile;
+use super::request::column_map;
 use super::{AnyError, Outcome, judge_request, outcome};
 use crate::config::{JudgeSettings, Settings};
 use crate::judge::conversation::{Catalogue, CustomMetric};
 use crate::metric::ALL;
-use crate::run::draft_metric;
+use crate::report::plain;
+use crate::run::{PreviewedTrace, draft_metric, preview_prompts};
 
 /// Flags of `metrics`.
 #[derive(Args, Debug)]
@@ -23,8 +25,17 @@ pub(super) struct MetricsArgs {
     #[arg(long)]
     judge: bool,
     /// With the metrics of this file, as `score --judge-config` takes it
-    #[arg(long, value_name = "FILE", requires = "judge")]
+    #[arg(long, value_name = "FILE")]
     judge_config: Option<PathBuf>,
+    /// Show what this metric asks a judge, stage by stage; sends nothing
+    #[arg(long, value_name = "METRIC", conflicts_with = "judge")]
+    prompt: Option<String>,
+    /// With --prompt: as it would be asked about a trace of this file, folder or glob
+    #[arg(long, value_name = "PATH", requires = "prompt")]
+    trace: Option<String>,
+    /// Which trace of it [default: the first]
+    #[arg(long, value_name = "ID", requires = "trace")]
+    trace_id: Option<String>,
     #[command(subcommand)]
     command: Option<MetricsCommand>,
 }
@@ -54,6 +65,10 @@ struct DraftArgs {
 pub(super) fn run(args: MetricsArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
     let text = if let Some(MetricsCommand::Draft(args)) = args.command {
         draft(*args, config)?
+    } else if let Some(metric) = &args.prompt {
+        prompts(metric, &args, config)?
+    } else if args.judge_config.is_some() && !args.judge {
+        return Err("--judge-config: says what --judge and --prompt show; add one of them".into());
     } else if args.judge {
         let file = judge_file(args.judge_config.as_deref())?;
         of_conversations(&file.catalogue, args.json)?
@@ -62,6 +77,30 @@ pub(super) fn run(args: MetricsArgs, config: Option<&Path>) -> Result<Outcome, A
     };
     outcome::print(&text)?;
     Ok(Outcome::Done)
+}
+
+/// What a metric asks. Column names are those of the settings file.
+fn prompts(metric: &str, args: &MetricsArgs, config: Option<&Path>) -> Result<String, AnyError> {
+    let file = judge_file(args.judge_config.as_deref())?;
+    let map = column_map(&Settings::default().complete(config)?)?;
+    let trace = args.trace.clone().map(|path| PreviewedTrace {
+        path,
+        trace_id: args.trace_id.clone(),
+        map,
+    });
+    let prompts = preview_prompts(metric, file.config, &file.catalogue, trace.as_ref())?;
+    if args.json {
+        return Ok(format!("{}\n", serde_json::to_string_pretty(&prompts)?));
+    }
+    let mut text = String::new();
+    for prompt in &prompts {
+        text.push_str(&format!(
+            "== {} (prompt {}, version {})\n-- system\n{}\n-- user\n{}\n\n",
+            prompt.stage, prompt.prompt, prompt.version, prompt.system, prompt.user
+        ));
+    }
+    let lines: Vec<String> = text.split('\n').map(plain).collect();
+    Ok(lines.join("\n"))
 }
 
 fn judge_file(path: Option<&Path>) -> Result<JudgeFile, AnyError> {
@@ -135,7 +174,7 @@ fn registered(json: bool) -> Result<String, AnyError> {
     Ok(text)
 }
 
-/// The scales of the metric `conversation` (specification of conversations, section 13).
+/// The scales of the metric `conversation` (as in Connexity).
 fn of_conversations(catalogue: &Catalogue, json: bool) -> Result<String, AnyError> {
     if json {
         let listing = serde_json::to_string_pretty(&catalogue.listing())?;

@@ -6,16 +6,20 @@ mod conversation_comparison;
 mod conversation_explanation;
 mod conversation_summary;
 mod conversations;
+mod delete;
 mod embed;
+mod idle_flags;
 mod judge;
 mod judge_file;
 mod judge_request;
+mod list;
 mod listing;
 mod metrics;
 mod monitor;
 mod monitor_flags;
 mod monitor_run;
 mod outcome;
+mod piped;
 mod plan;
 mod pooling;
 mod progress;
@@ -25,11 +29,14 @@ mod runs;
 mod runs_flags;
 mod score;
 mod scores;
+mod show;
 mod sql;
+mod target_flags;
+mod verify;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub use outcome::Outcome;
 
@@ -39,7 +46,7 @@ pub use outcome::Outcome;
     name = "nightmill",
     version,
     about,
-    after_help = "Exit codes: 0 done, gates passed; 1 a gate failed, or a compared run is worse; 2 wrong usage, configuration or input, or the run failed; 3 done, but something could not be scored."
+    after_help = "Exit codes: 0 done, gates passed; 1 a gate failed, a compared run is worse, or a verified one is not what was written; 2 wrong usage, configuration or input, or the run failed; 3 done, but something could not be scored."
 )]
 pub struct Cli {
     /// Settings file [default: nightmill.toml, if there is one]
@@ -80,6 +87,36 @@ enum Command {
 }
 
 impl Cli {
+    /// What the command line of this process says. Wrong usage and calls for help end the process.
+    pub fn of_process() -> Self {
+        let hide = |command: clap::Command, idle: &'static [&'static str]| {
+            command.mut_args(|arg| match idle.contains(&arg.get_id().as_str()) {
+                true => arg.hide(true),
+                false => arg,
+            })
+        };
+        // What a command refuses is not offered either.
+        let command = Self::command()
+            .mut_subcommand("conversations", |c| hide(c, idle_flags::OF_CONVERSATIONS))
+            .mut_subcommand("aggregate", |c| {
+                let c = hide(c, idle_flags::OF_AGGREGATE);
+                c.mut_args(|arg| match arg.get_help_heading() {
+                    Some("Judges") => arg.hide(true),
+                    _ => arg,
+                })
+            });
+        let parsed = command
+            .try_get_matches()
+            .and_then(|matches| Self::from_arg_matches(&matches));
+        parsed.unwrap_or_else(|error| {
+            if error.use_stderr() && outcome::wants_json() {
+                outcome::print_json_error(&error.render().to_string(), &[]);
+                std::process::exit(error.exit_code());
+            }
+            error.exit()
+        })
+    }
+
     /// Runs the command; prints errors to standard error.
     pub fn run(self) -> ExitCode {
         start_logs(self.verbose, self.log_json);

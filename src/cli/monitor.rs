@@ -13,6 +13,8 @@ use crate::analytics::Target;
 use crate::config::{SettingsError, number_pairs};
 use crate::metric::Level;
 use crate::monitor::{self, Cadence, Monitor, MonitorStatus, MonitorStore, NewMonitor, StoreError};
+use crate::report::brief;
+use crate::run::{BegunRun, begun_runs};
 use crate::selection::{TargetFilters, instant};
 
 pub(super) use super::monitor_flags::MonitorArgs;
@@ -260,9 +262,17 @@ fn status(monitor: &Monitor) -> &'static str {
 /// Records that can't be read are named, and stop no other from being listed.
 fn list(store: &MonitorStore, json: bool) -> Result<Outcome, AnyError> {
     let monitor::Listing { monitors, damaged } = store.list()?;
-    let shown: Vec<Monitor> = monitors.iter().map(without_secrets).collect();
+    let shown: Vec<Shown> = monitors.iter().map(Shown::of).collect();
     listing::print(json, &shown, || {
-        let header = ["id", "name", "status", "cadence", "next run", "last run"];
+        let header = [
+            "id",
+            "name",
+            "status",
+            "cadence",
+            "next run",
+            "last run",
+            "without result",
+        ];
         let rows = monitors.iter().map(|monitor| {
             [
                 monitor.id.clone(),
@@ -271,6 +281,11 @@ fn list(store: &MonitorStore, json: bool) -> Result<Outcome, AnyError> {
                 monitor.cadence.to_string(),
                 listing::time(monitor.next_run_at),
                 listing::time(monitor.last_run_at),
+                begun_of(monitor)
+                    .iter()
+                    .map(brief_of_begun)
+                    .collect::<Vec<_>>()
+                    .join("; "),
             ]
         });
         listing::table(header, rows.collect())
@@ -282,6 +297,42 @@ fn list(store: &MonitorStore, json: bool) -> Result<Outcome, AnyError> {
         true => Outcome::Done,
         false => Outcome::Incomplete,
     })
+}
+
+/// A monitor, and its runs that left no result.
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    monitor: Monitor,
+    /// Those that are under way, or failed.
+    without_result: Vec<BegunRun>,
+}
+
+impl Shown {
+    fn of(monitor: &Monitor) -> Self {
+        Self {
+            monitor: without_secrets(monitor),
+            without_result: begun_of(monitor),
+        }
+    }
+}
+
+/// The runs of a monitor that left no result, by time.
+fn begun_of(monitor: &Monitor) -> Vec<BegunRun> {
+    let mut runs = begun_runs(&monitor.out);
+    runs.retain(|run| run.monitor_id.as_ref() == Some(&monitor.id));
+    runs.sort_by_key(|run| run.created_at);
+    runs
+}
+
+fn brief_of_begun(run: &BegunRun) -> String {
+    let why = run.error.as_deref().map(|why| format!(": {}", brief(why)));
+    format!(
+        "{} {}{}",
+        run.status.name(),
+        listing::time(Some(run.created_at)),
+        why.unwrap_or_default()
+    )
 }
 
 /// A monitor as it may be shown: records of an earlier version may hold secrets.
@@ -318,6 +369,12 @@ fn show(monitor: &Monitor, json: bool) -> Result<(), AnyError> {
                 .map(|id| ("last run id", id.clone())),
         );
         lines.extend(monitor.model.iter().map(|model| ("judge", model.clone())));
+        let begun = begun_of(monitor);
+        lines.extend(
+            begun
+                .iter()
+                .map(|run| ("without result", brief_of_begun(run))),
+        );
         let settings = monitor.settings.iter();
         lines.extend(settings.map(|(key, value)| ("setting", format!("{key}={value}"))));
         let rows = lines

@@ -8,12 +8,12 @@ use chrono::{DateTime, Utc};
 use clap::{CommandFactory, Parser};
 
 use super::judge_request::{judge_model, sample_seed};
-use super::{AnyError, Outcome, request};
-use crate::config::{Settings, SettingsError};
+use super::{AnyError, Outcome, idle_flags, request};
+use crate::config::{JudgeSettings, Settings, SettingsError};
 use crate::judge::{Written, masked_header, masked_url};
 use crate::metric::{Level, Method, SIGNALS, find};
 use crate::monitor::{FileMark, Monitor, Order, RunMade, RunMonitor};
-use crate::run::{CacheChoice, Progress, ScoreRequest, any_match, score};
+use crate::run::{Announced, Begun, CacheChoice, Progress, ScoreRequest, any_match, score};
 use crate::selection::{SamplingRate, SessionFilters, TargetChoice, TargetFilters, TraceFilters};
 use crate::trace::{SourceFormat, discover, nearest};
 
@@ -29,7 +29,7 @@ struct KeptFlags {
 const NOT_KEPT: [(&str, &str); 8] = [
     ("metrics", "give it with --metrics"),
     ("judge", "give it with --judge"),
-    ("sample", "give it with --sample"),
+    ("judge_sample", "give the share of targets with --sample"),
     ("weights", "give it with --weights"),
     ("judge_only", "give it with --filters"),
     ("judge_tags", "give it with --filters"),
@@ -181,7 +181,17 @@ pub(super) fn check(monitor: &Monitor, config: Option<&Path>) -> Result<(), AnyE
     request::on_bad_file(&settings)?;
     request::engine(&settings, CacheChoice::User)?;
     judge_model(&settings, &rules)?;
-    Ok(())
+    // A judge may be named later, by a settings file: what is said of judges waits for it.
+    let kept = Settings {
+        judge: JudgeSettings::default(),
+        ..read_kept(&monitor.settings)?
+    };
+    Ok(idle_flags::of_scoring(
+        &kept,
+        &settings,
+        &rules,
+        monitor.sampling_rate != SamplingRate::ALL,
+    )?)
 }
 
 /// What chooses the targets of a monitor's runs; none if they take all.
@@ -248,8 +258,13 @@ impl<'a> Runner<'a> {
         Ok(marks)
     }
 
-    fn score(&mut self, monitor: &Monitor, order: &Order) -> Result<Option<RunMade>, AnyError> {
-        let (name, out) = new_directory(monitor, order.now);
+    fn score(
+        &mut self,
+        monitor: &Monitor,
+        order: &Order,
+        name: String,
+        out: PathBuf,
+    ) -> Result<Option<RunMade>, AnyError> {
         let request = ScoreRequest {
             name: Some(monitor.run_name()),
             monitor_id: Some(monitor.id.clone()),
@@ -273,7 +288,22 @@ impl RunMonitor for Runner<'_> {
     }
 
     fn run(&mut self, monitor: &Monitor, order: &Order) -> Result<Option<RunMade>, String> {
-        guarded(|| self.score(monitor, order))
+        let (name, out) = new_directory(monitor, order.now);
+        let begun = Begun::announce(
+            &out,
+            Announced {
+                command: "score",
+                metric_names: &monitor.metric_names,
+                monitor_id: Some(&monitor.id),
+            },
+        );
+        let result = guarded(|| self.score(monitor, order, name, out));
+        match (begun, &result) {
+            (None, _) => {}
+            (Some(begun), Ok(_)) => begun.done(),
+            (Some(begun), Err(why)) => begun.failed(why),
+        }
+        result
     }
 }
 
@@ -354,7 +384,7 @@ mod tests {
             assert!(error.contains(expected), "{pair}: {error}");
         }
         for good in [
-            "judge_url=http://u:${P}@h/v1?k=${K}&api-version=1",
+            "judge_url=http://${U}:${P}@h/v1?k=${K}&api-version=1",
             "judge_headers=x-title=Night run,authorization=Bearer ${KEY}",
         ] {
             kept(&[good]).unwrap();

@@ -1,8 +1,10 @@
 //! How a command ends, and how it says so.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
+use crate::config::SettingsError;
 use crate::report::plain;
 use crate::run::Summary;
 
@@ -11,7 +13,7 @@ use crate::run::Summary;
 pub enum Outcome {
     /// Done; every gate passed.
     Done,
-    /// Done; a gate failed, or a run is worse than the one it was compared with.
+    /// Done; a gate failed, a run is worse than the one it was compared with, or is not what was written.
     GateFailed,
     /// Done, but something could not be scored.
     Incomplete,
@@ -39,22 +41,52 @@ impl From<Outcome> for ExitCode {
     }
 }
 
+/// Whether this process was asked for JSON: then its errors are JSON too.
+pub(super) fn wants_json() -> bool {
+    let mut flags = std::env::args_os().skip(1).take_while(|arg| arg != "--");
+    flags.any(|arg| arg == "--json")
+}
+
+/// Prints an error as one JSON object in one line.
+pub(super) fn print_json_error(message: &str, causes: &[String]) {
+    let error = serde_json::json!({ "error": message.trim_end(), "causes": causes });
+    let _ = writeln!(std::io::stderr(), "{error}");
+}
+
 /// Prints an error and its causes.
 pub(super) fn print_error(error: &dyn std::error::Error) {
-    let mut message = format!("error: {error}");
+    let mut causes: Vec<String> = Vec::new();
     let mut cause = error.source();
     while let Some(source) = cause {
         let text = source.to_string();
-        if !message.contains(&text) {
-            message.push_str(&format!("\n  cause: {text}"));
+        let told = error.to_string().contains(&text);
+        if !told && !causes.iter().any(|known| known.contains(&text)) {
+            causes.push(text);
         }
         cause = source.source();
     }
+    if wants_json() {
+        return print_json_error(&error.to_string(), &causes);
+    }
+    let mut message = format!("error: {error}");
+    causes
+        .iter()
+        .for_each(|cause| message.push_str(&format!("\n  cause: {cause}")));
     // Names and texts of inputs and servers may hold anything.
     let lines: Vec<String> = message.split('\n').map(plain).collect();
     let message = lines.join("\n");
     // Nothing can be done about a closed standard error.
     let _ = writeln!(std::io::stderr(), "{message}");
+}
+
+/// Prints what came of a result that is there already: where that fails, the error says where it is.
+pub(super) fn print_of(result: &Path, text: &str) -> Result<(), SettingsError> {
+    print(text).map_err(|e| {
+        SettingsError(format!(
+            "`{}` is there, whole; only what came of it could not be printed: {e}",
+            result.display()
+        ))
+    })
 }
 
 /// Prints to standard output. A reader that closed its end early (`| head`) is no error.

@@ -4,10 +4,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{AnyError, Outcome, conversations, outcome, request};
+use super::judge_request::sample_seed;
+use super::piped::Piped;
+use super::target_flags::TargetFlags;
+use super::{AnyError, Outcome, conversations, idle_flags, outcome, request};
 use crate::config::Settings;
 use crate::report::{brief, counted};
-use crate::run::{PlanSummary, PlannedTables, QuarantineSummary, plan};
+use crate::run::{PlanSummary, PlannedTables, QuarantineSummary, ScoreRequest, plan};
 
 /// Flags of `plan`.
 #[derive(Args, Debug)]
@@ -16,16 +19,24 @@ pub(super) struct PlanArgs {
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<String>,
     #[command(flatten)]
+    targets: TargetFlags,
+    #[command(flatten)]
     settings: Settings,
 }
 
-pub(super) fn run(args: PlanArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
-    let settings = args.settings.complete(config)?;
+pub(super) fn run(mut args: PlanArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
+    let _piped = Piped::take(&mut args.paths)?;
+    let settings = args.settings.clone().complete(config)?;
     // A plan makes no run directory.
-    let request = request::score(&settings, args.paths, PathBuf::new())?;
+    let request = ScoreRequest {
+        targets: args.targets.choice(sample_seed(&settings)?)?,
+        ..request::score(&settings, args.paths, PathBuf::new())?
+    };
     let Some(judge) = &request.judge else {
         return Err("no metric of this plan asks a judge, so that nothing would be sent; name one with --metrics".into());
     };
+    let sampled = args.targets.sampled();
+    idle_flags::of_scoring(&args.settings, &settings, &request.rules, sampled)?;
     print(&plan(&request, judge)?, settings.json, None)
 }
 

@@ -10,7 +10,7 @@ use crate::run::{
     CacheChoice, EngineRequest, Gate, JudgeRequest, RequestRecord, Rules, ScoreRequest,
 };
 use crate::text::TextMode;
-use crate::trace::{ColumnMap, OnBadFile, SourceFormat};
+use crate::trace::{ColumnMap, EpochUnit, OnBadFile, SourceFormat};
 
 /// An error message about settings.
 pub(super) fn wrong<T>(message: String) -> Result<T, SettingsError> {
@@ -114,7 +114,10 @@ pub(super) fn rules(settings: &Settings) -> Result<Rules, SettingsError> {
             .any(|(signal, _)| signal == name)
         {
             let near = crate::trace::nearest(name, crate::metric::SIGNALS.map(|(s, _)| s));
-            tracing::warn!("--weights {name}: no such signal{near}; the weight has no effect");
+            let names = crate::metric::SIGNALS.map(|(signal, _)| signal).join(", ");
+            return wrong(format!(
+                "--weights {name}: no such signal{near}; signals are {names}"
+            ));
         }
     }
     let weights =
@@ -199,6 +202,8 @@ pub(super) fn column_map(settings: &Settings) -> Result<ColumnMap, SettingsError
     let map = map
         .with_text(settings.text_columns.clone().unwrap_or_default())
         .map_err(|e| SettingsError(format!("--text-columns {e}")))?;
+    let unit = one_of("time-unit", settings.time_unit.as_deref(), &EpochUnit::ALL)?;
+    let map = map.with_time_unit(unit);
     match map.unknown_json_columns().first() {
         Some(column) => wrong(format!(
             "--json-columns {column}: only the columns of input and output can be JSON; map `{column}` to one of them with --map"

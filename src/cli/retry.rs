@@ -8,11 +8,9 @@ use super::conversations::Tables;
 use super::scores::{beside, one_run};
 use super::{AnyError, Outcome, conversations, outcome, request, score};
 use crate::config::{Settings, SettingsError, split_pairs};
+use crate::judge::MOST_ROUNDS;
 use crate::report::counted;
 use crate::run::{RecordedFile, Retry};
-
-/// Most rounds that a run may have.
-const MOST_ROUNDS: u32 = 100;
 
 /// Flags of `runs retry`.
 #[derive(Args, Debug)]
@@ -32,7 +30,8 @@ pub(super) struct RetryArgs {
     /// Another file with the key
     #[arg(long, value_name = "FILE")]
     judge_key_file: Option<PathBuf>,
-    /// Rounds of a question whose replies can't be used [default: one more than in the old run]
+    /// Rounds of a question whose replies can't be used [default: one more than in the old run, and one more than the ledger
+    /// holds]
     #[arg(long, value_name = "N")]
     judge_rounds: Option<String>,
     /// The ledger, if it has moved
@@ -141,7 +140,7 @@ fn settings(retry: &Retry, args: &RetryArgs) -> Result<Settings, AnyError> {
     judge.judge_rounds = Some(rounds.unwrap_or_else(|| one_more.to_string()));
     if !retry.of_turns() {
         // The pairs are known: nothing else chooses them.
-        (judge.sample, judge.sample_seed) = (None, None);
+        (judge.judge_sample, judge.sample_seed) = (None, None);
         (judge.judge_only, judge.judge_tags, judge.judge_where) = (None, None, None);
     }
     if args.judge_url.is_some() {

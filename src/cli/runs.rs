@@ -8,22 +8,19 @@ use serde::Serialize;
 use super::analysed_runs::AnalysedRuns;
 use super::pooling::{OfModel, Pool, Pooling, refuse_several};
 use super::runs_flags::{
-    ComparisonArgs, DistributionArgs, HistoryArgs, ListArgs, Looked, RunsCommand, SummaryArgs,
-    SummaryTarget, TrendArgs,
+    ComparisonArgs, DistributionArgs, HistoryArgs, Looked, RunsCommand, SummaryArgs, SummaryTarget,
+    TrendArgs,
 };
 use super::{
-    AnyError, Outcome, conversation_comparison, conversation_summary, listing, outcome, retry,
-    scores,
+    AnyError, Outcome, conversation_comparison, conversation_summary, delete, list, listing, retry,
+    scores, show, verify,
 };
 use crate::analytics::{
     self, DataType, LastBucket, Page, ScoreFilter, ScoreRecord, SummaryRow, Target,
 };
 use crate::metric::Level;
-use crate::report::{counted, plain};
-use crate::run::{
-    ScoreQuery, StoredRun, find_runs, holds_conversations, leave_out_retried, read_run,
-    read_scores, stored_metrics,
-};
+use crate::report::counted;
+use crate::run::{ScoreQuery, StoredRun, holds_conversations, read_scores, stored_metrics};
 use crate::selection::format_instant;
 use crate::trace::canonical_trace_id;
 
@@ -39,7 +36,9 @@ fn target_of(metric: &str) -> Target {
 
 pub(super) fn run(args: RunsArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
     match args.command {
-        RunsCommand::List(args) => return list(&args),
+        RunsCommand::List(args) => return list::run(&args),
+        RunsCommand::Show(args) => return show::run(&args),
+        RunsCommand::Delete(args) => return delete::run(&args),
         RunsCommand::Summary(args) => summary(&args)?,
         RunsCommand::Trend(args) => trend(&args)?,
         RunsCommand::Distribution(args) => distribution(&args)?,
@@ -49,61 +48,10 @@ pub(super) fn run(args: RunsArgs, config: Option<&Path>) -> Result<Outcome, AnyE
             None => return conversation_comparison::run(&args, config),
         },
         RunsCommand::Retry(args) => return retry::run(*args),
+        RunsCommand::Verify(args) => return verify::run(&args),
         RunsCommand::Scores(args) => return scores::run(args),
     }
     Ok(Outcome::Done)
-}
-
-/// Runs that can't be read are named, and stop no other from being listed.
-fn list(args: &ListArgs) -> Result<Outcome, AnyError> {
-    let mut ended = Outcome::Done;
-    let mut runs = Vec::new();
-    for folder in find_runs(&args.dirs)? {
-        match read_run(&folder) {
-            Ok(run) => runs.push(run),
-            Err(error) => {
-                outcome::print_error(&error);
-                ended = Outcome::Incomplete;
-            }
-        }
-    }
-    runs.sort_by(|a, b| (a.created_at, &a.path).cmp(&(b.created_at, &b.path)));
-    listing::print(args.json, &runs, || {
-        let header = [
-            "name", "created", "command", "status", "traces", "sessions", "judged", "failed",
-            "pending",
-        ];
-        let rows = runs.iter().map(|run| {
-            [
-                match &run.title {
-                    Some(title) => format!("{} ({title})", run.name),
-                    None => run.name.clone(),
-                },
-                format_instant(run.created_at),
-                run.command.clone(),
-                run.status.name().to_owned(),
-                run.traces.to_string(),
-                run.sessions.to_string(),
-                run.judged.to_string(),
-                match run.failed_signals {
-                    0 => run.failed.to_string(),
-                    count => format!("{} and {}", run.failed, counted(count, "signal", "signals")),
-                },
-                run.pending.to_string(),
-            ]
-        });
-        let mut text = listing::table(header, rows.collect());
-        let (_, left_out) = leave_out_retried(runs.clone(), &ScoreFilter::all(Target::Trace));
-        for left in left_out {
-            text.push_str(&format!(
-                "{} is retried by {}, which holds all of its scores: where both are read, it is left out of figures\n",
-                plain(&left.run),
-                plain(&left.retry)
-            ));
-        }
-        text
-    })?;
-    Ok(ended)
 }
 
 impl Looked {

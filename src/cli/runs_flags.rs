@@ -5,9 +5,13 @@ use std::path::PathBuf;
 use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
 
+use super::delete::DeleteArgs;
+use super::list::ListArgs;
 use super::pooling::Pooling;
 use super::retry::RetryArgs;
 use super::scores::ScoresArgs;
+use super::show::ShowArgs;
+use super::verify::VerifyArgs;
 use crate::analytics::{Buckets, DEFAULT_HISTORY, Interval, Order, Target};
 use crate::config::JudgeSettings;
 use crate::judge::conversation::Thresholds;
@@ -23,8 +27,12 @@ pub(super) struct RunsArgs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum RunsCommand {
-    /// Which runs there are and how they ended, by time
+    /// Which runs there are and how they ended, by time; also those under way, and those that failed
     List(ListArgs),
+    /// All that a run says of itself: what it was asked, what it read, what came of it
+    Show(ShowArgs),
+    /// Remove runs, with their scores or without
+    Delete(DeleteArgs),
     /// Counts, mean, extremes and median of each metric
     Summary(SummaryArgs),
     /// The mean of a metric over time
@@ -37,19 +45,10 @@ pub(super) enum RunsCommand {
     Comparison(Box<ComparisonArgs>),
     /// A new run that asks judges again where they failed, and takes the rest as it is
     Retry(Box<RetryArgs>),
-    /// Add scores that people or other programs made, or change scores of a run
+    /// Whether the files of runs are what was written; exit code 1 if one is missing, changed, or one too many
+    Verify(VerifyArgs),
+    /// Add scores that people or other programs made, or change or remove scores of a run
     Scores(ScoresArgs),
-}
-
-/// Flags of `runs list`.
-#[derive(Args, Debug)]
-pub(super) struct ListArgs {
-    /// Run directories, and folders of them
-    #[arg(required = true, value_name = "DIR")]
-    pub dirs: Vec<PathBuf>,
-    /// Print as JSON
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// What all analyses have in common.
@@ -252,7 +251,7 @@ fn choice<T: Copy>(text: &str, choices: &[(&str, T)]) -> Result<T, String> {
     }
 }
 
-fn target(text: &str) -> Result<Target, String> {
+pub(super) fn target(text: &str) -> Result<Target, String> {
     choice(
         text,
         &[("trace", Target::Trace), ("session", Target::Session)],

@@ -5,34 +5,52 @@ use std::sync::Arc;
 
 use clap::Args;
 
+use super::judge_request::sample_seed;
+use super::piped::Piped;
 use super::progress::ProgressBar;
-use super::{AnyError, Outcome, outcome, request};
+use super::target_flags::TargetFlags;
+use super::{AnyError, Outcome, idle_flags, outcome, request};
 use crate::config::Settings;
+use crate::report::Paint;
 use crate::run::{Progress, ScoreRequest, score};
 
 /// Flags of `score`.
 #[derive(Args, Debug)]
 pub(super) struct ScoreArgs {
     /// Files, folders (also Hive-partitioned) and globs
-    #[arg(required = true, value_name = "PATH")]
+    #[arg(required_unless_present = "template", value_name = "PATH")]
     paths: Vec<String>,
     /// The run directory to make
-    #[arg(long, value_name = "DIR")]
-    out: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "template")]
+    out: Option<PathBuf>,
+    /// Print a settings file with every setting, each as a comment, to save as nightmill.toml
+    #[arg(long, exclusive = true)]
+    template: bool,
     /// Write no report.html
     #[arg(long)]
     no_report: bool,
     #[command(flatten)]
+    targets: TargetFlags,
+    #[command(flatten)]
     settings: Settings,
 }
 
-pub(super) fn run(args: ScoreArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
-    let settings = args.settings.complete(config)?;
+pub(super) fn run(mut args: ScoreArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
+    if args.template {
+        outcome::print(&crate::config::template())?;
+        return Ok(Outcome::Done);
+    }
+    let _piped = Piped::take(&mut args.paths)?;
+    let out = args.out.unwrap_or_default();
+    let settings = args.settings.clone().complete(config)?;
     let request = ScoreRequest {
         overwrite: settings.overwrite,
         report: !args.no_report,
-        ..request::score(&settings, args.paths, args.out)?
+        targets: args.targets.choice(sample_seed(&settings)?)?,
+        ..request::score(&settings, args.paths, out)?
     };
+    let sampled = args.targets.sampled();
+    idle_flags::of_scoring(&args.settings, &settings, &request.rules, sampled)?;
     carry_out(&request, settings.json)
 }
 
@@ -44,9 +62,10 @@ pub(super) fn carry_out(request: &ScoreRequest, json: bool) -> Result<Outcome, A
     bar.stop();
     let (summary, folder) = result?;
     if json {
-        outcome::print(&format!("{}\n", serde_json::to_string_pretty(&summary)?))?;
+        let text = format!("{}\n", serde_json::to_string_pretty(&summary)?);
+        outcome::print_of(&folder, &text)?;
     } else {
-        let mut text = crate::report::text(&summary);
+        let mut text = crate::report::text(&summary, Paint::of_stdout());
         text.push_str(&format!("results: {}\n", folder.display()));
         if request.report {
             text.push_str(&format!(
@@ -54,7 +73,7 @@ pub(super) fn carry_out(request: &ScoreRequest, json: bool) -> Result<Outcome, A
                 folder.join("report.html").display()
             ));
         }
-        outcome::print(&text)?;
+        outcome::print_of(&folder, &text)?;
     }
     Ok(Outcome::of(&summary))
 }

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{AnyError, Outcome, listing};
 use crate::report::counted;
-use crate::run::{StoredRun, edit_scores, find_runs, import_scores, read_run};
+use crate::run::{Edit, StoredRun, edit_scores, find_runs, import_scores, read_run};
 
 /// Flags of `runs scores`.
 #[derive(Args, Debug)]
@@ -21,8 +21,11 @@ pub(super) struct ScoresArgs {
     /// Scores of the run to change: trace_id, name, and value, reason or metadata
     #[arg(long, value_name = "FILE", group = "what")]
     edit: Option<String>,
+    /// Scores of the run to remove: trace_id, name
+    #[arg(long, value_name = "FILE", group = "what")]
+    delete: Option<String>,
     /// The directory for imported scores [default: DIR-scores]
-    #[arg(long, value_name = "DIR", conflicts_with = "edit")]
+    #[arg(long, value_name = "DIR", requires = "import")]
     out: Option<PathBuf>,
     /// Print as JSON
     #[arg(long)]
@@ -36,7 +39,7 @@ pub(super) fn run(args: ScoresArgs) -> Result<Outcome, AnyError> {
         let imported = import_scores(&run, file, &out)?;
         listing::print(args.json, &imported, || {
             format!(
-                "{} of {}: {}\nresults: {}\n",
+                "{} of {}: {}\nresults: {}\n{}",
                 counted(imported.scores, "score", "scores"),
                 counted(imported.traces, "trace", "traces"),
                 imported
@@ -45,19 +48,45 @@ pub(super) fn run(args: ScoresArgs) -> Result<Outcome, AnyError> {
                     .cloned()
                     .collect::<Vec<_>>()
                     .join(", "),
-                imported.path.display()
+                imported.path.display(),
+                match imported.names.iter().any(|name| is_signal(name)) {
+                    true => format!(
+                        "session scores with them: nightmill aggregate {} {} --out NEW\n",
+                        run.path.display(),
+                        imported.path.display()
+                    ),
+                    false => String::new(),
+                }
             )
         })?;
     }
-    if let Some(file) = &args.edit {
-        let edited = edit_scores(&run, file)?;
+    let edit = args
+        .edit
+        .as_ref()
+        .map(|file| (file, Edit::Change, "edited"));
+    let delete = args
+        .delete
+        .as_ref()
+        .map(|file| (file, Edit::Remove, "removed"));
+    if let Some((file, what, done)) = edit.or(delete) {
+        let edited = edit_scores(&run, file, what)?;
         listing::print(args.json, &edited, || {
             let (scores, path) = (edited.scores, edited.path.display());
             let scores = counted(scores, "score", "scores");
-            format!("{scores} edited; the tables in {path} are as before otherwise\n")
+            format!(
+                "{scores} {done}, and their traces mended; figures in summary and report, and session scores, are as before: nightmill \
+                 aggregate {path} --out NEW computes session scores with them\n"
+            )
         })?;
     }
     Ok(Outcome::Done)
+}
+
+/// Whether session metrics fold scores of this name.
+fn is_signal(name: &str) -> bool {
+    crate::metric::SIGNALS
+        .iter()
+        .any(|(signal, _)| *signal == name)
 }
 
 /// The one run that a path names.

@@ -5,20 +5,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use arrow::datatypes::Schema;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
 use clap::Args;
 use datafusion::execution::context::SQLOptions;
 use datafusion::prelude::DataFrame;
 use futures::StreamExt;
 
-use super::{AnyError, Outcome, outcome, request};
+use super::{AnyError, Outcome, idle_flags, listing, outcome, request};
 use crate::config::{Settings, SettingsError};
-use crate::engine::{EngineOptions, FilesAsTables, documented, engine_session};
-use crate::run::{CacheChoice, PartialFile, RunError, load_service};
+use crate::engine::{CheckFile, EngineOptions, FilesAsTables, documented, engine_session};
+use crate::run::{CacheChoice, PartialFile, RunError, check_if_of_run, load_service, read_run};
 
 /// Flags of `sql`.
 #[derive(Args, Debug)]
 pub(super) struct SqlArgs {
-    /// A SELECT; files, folders and globs in quotes are tables: FROM 'traces/*.parquet'
+    /// A SELECT; files, folders and globs in quotes are tables: FROM 'traces/*.parquet'. `-` reads it from standard input;
+    /// SHOW TABLES lists the tables of --run
     #[arg(required_unless_present = "functions", value_name = "SQL")]
     query: Option<String>,
     /// table, csv, json (one object a line) or parquet [default: as the name of --out ends, else table]
@@ -28,7 +31,7 @@ pub(super) struct SqlArgs {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// List nightmill's functions
-    #[arg(long)]
+    #[arg(long, exclusive = true)]
     functions: bool,
     /// A model folder in sentence-transformers layout [default: the model inside the program]
     #[arg(long, value_name = "DIR")]
@@ -48,6 +51,12 @@ pub(super) struct SqlArgs {
     /// What text_of makes of JSON: compat or content
     #[arg(long, value_name = "MODE")]
     text_mode: Option<String>,
+    /// A run whose tables go by their names: FROM scores
+    #[arg(long, value_name = "DIR")]
+    run: Option<PathBuf>,
+    /// Read every file of a run whole first, and refuse one that is not as the run wrote it
+    #[arg(long)]
+    verify: bool,
     /// Replace an existing file
     #[arg(long)]
     overwrite: bool,
@@ -65,11 +74,17 @@ pub(super) fn run(args: SqlArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
         outcome::print(&text)?;
         return Ok(Outcome::Done);
     }
-    let Some(query) = args.query else {
-        return Ok(Outcome::Done);
+    let query = match args.query {
+        None => return Ok(Outcome::Done),
+        Some(query) if query == "-" => std::io::read_to_string(std::io::stdin())?,
+        Some(query) => query,
     };
+    let query = query.trim().trim_end_matches(';').trim_end();
+    if query.eq_ignore_ascii_case("show tables") {
+        return show_tables(args.run.as_deref());
+    }
     let writer = Writer::of(args.format.as_deref(), args.out.as_deref())?;
-    let settings = Settings {
+    let given = Settings {
         model: args.model,
         memory_limit: args.memory_limit,
         threads: args.threads,
@@ -78,8 +93,9 @@ pub(super) fn run(args: SqlArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
         text_mode: args.text_mode,
         overwrite: args.overwrite,
         ..Settings::default()
-    }
-    .complete(config)?;
+    };
+    idle_flags::of_query(query, &given, args.out.as_deref())?;
+    let settings = given.complete(config)?;
     // Gates and metrics of a settings file are about runs.
     let rules = request::rules(&Settings {
         fail_under: None,
@@ -93,7 +109,7 @@ pub(super) fn run(args: SqlArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
     };
     let engine = request::engine(&settings, CacheChoice::Off)?;
     let folder = tempfile::tempdir()?;
-    let embedding = match needs_model(&query) {
+    let embedding = match needs_model(query) {
         true => Some(load_service(&engine, folder.path())?),
         false => None,
     };
@@ -107,7 +123,8 @@ pub(super) fn run(args: SqlArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
         text_mode: rules.text_mode,
     })
     .map_err(RunError::from)?;
-    let context = FilesAsTables::enable(context);
+    let check: CheckFile = Arc::new(|file| check_if_of_run(file).map_err(|e| e.to_string()));
+    let context = FilesAsTables::enable(context, args.verify.then_some(check));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(engine.threads)
         .build()?;
@@ -116,8 +133,17 @@ pub(super) fn run(args: SqlArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
         .with_allow_dml(false)
         .with_allow_statements(false);
     let result: Result<(), AnyError> = runtime.block_on(async {
+        if let Some(run) = &args.run {
+            for table in tables_of(run)? {
+                let path = run.join(&table).display().to_string();
+                let provider = context.table_provider(path).await.map_err(RunError::from)?;
+                context
+                    .register_table(table, provider)
+                    .map_err(RunError::from)?;
+            }
+        }
         let frame = context
-            .sql_with_options(&query, options)
+            .sql_with_options(query, options)
             .await
             .map_err(RunError::from)?;
         writer
@@ -128,6 +154,79 @@ pub(super) fn run(args: SqlArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
         Err(error) if !is_closed_pipe(&error) => Err(error),
         _ => Ok(Outcome::Done),
     }
+}
+
+/// The names of a run's tables.
+fn tables_of(run: &Path) -> Result<Vec<String>, AnyError> {
+    let run = read_run(
+        &run.canonicalize()
+            .map_err(|e| format!("--run `{}`: {e}", run.display()))?,
+    )?;
+    let entries = std::fs::read_dir(&run.path)?;
+    let tables = entries
+        .flatten()
+        .filter(|entry| entry.path().join("part-00000.parquet").is_file());
+    let mut names: Vec<String> = tables
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    Ok(names)
+}
+
+fn show_tables(run: Option<&Path>) -> Result<Outcome, AnyError> {
+    let Some(run) = run else {
+        return Err(
+            "SHOW TABLES lists the tables of a run: name one with --run; without it, files and folders in quotes are tables".into(),
+        );
+    };
+    let rows = tables_of(run)?.into_iter().map(|table| {
+        let path = run.join(&table).display().to_string();
+        [table, path]
+    });
+    outcome::print(&listing::table(["table", "folder"], rows.collect()))?;
+    Ok(Outcome::Done)
+}
+
+/// A result as a table for people: control characters of data are written as escapes, and on a terminal it fits the width.
+fn table_text(
+    schema: &Schema,
+    batches: &[RecordBatch],
+    width: Option<u16>,
+) -> Result<String, AnyError> {
+    let options = FormatOptions::default();
+    let mut rows = Vec::new();
+    for batch in batches {
+        let columns = batch.columns().iter();
+        let cells = columns.map(|column| ArrayFormatter::try_new(column.as_ref(), &options));
+        let cells = cells.collect::<Result<Vec<_>, _>>()?;
+        for row in 0..batch.num_rows() {
+            rows.push(
+                cells
+                    .iter()
+                    .map(|cell| escaped(&cell.value(row).to_string()))
+                    .collect(),
+            );
+        }
+    }
+    let names: Vec<String> = schema
+        .fields()
+        .iter()
+        .map(|field| escaped(field.name()))
+        .collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    Ok(listing::laid_out(&names, rows, width))
+}
+
+/// Text in which nothing steers a terminal, and nothing is lost.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() {
+            true => out.extend(c.escape_default()),
+            false => out.push(c),
+        }
+    }
+    out
 }
 
 /// Whether a query names a function that embeds. A name inside a string loads the model in vain,
@@ -154,7 +253,14 @@ impl Writer {
             Some("parquet") => "parquet",
             Some("csv") => "csv",
             Some("json" | "jsonl" | "ndjson") => "json",
-            _ => "table",
+            None | Some("txt") => "table",
+            Some(other) if name.is_none() => {
+                return Err(SettingsError(format!(
+                    "--out: a name that ends in .{other} does not say what is written; end it in .parquet, .csv, .jsonl or \
+                     .txt, or name one with --format"
+                )));
+            }
+            Some(_) => "table",
         };
         match (name.unwrap_or(by_ending), out) {
             ("table", _) => Ok(Self::Table),
@@ -183,7 +289,7 @@ impl Writer {
             }
             None => (None, Box::new(BufWriter::new(std::io::stdout()))),
         };
-        self.write_to(frame, &mut sink).await?;
+        self.write_to(frame, &mut sink, out.is_none()).await?;
         sink.flush()?;
         drop(sink);
         if let Some(partial) = partial {
@@ -196,12 +302,13 @@ impl Writer {
         self,
         frame: DataFrame,
         sink: &mut (dyn Write + Send),
+        to_terminal: bool,
     ) -> Result<(), AnyError> {
         let schema = Arc::clone(frame.schema().inner());
         if matches!(self, Self::Table) {
             let batches = frame.collect().await.map_err(RunError::from)?;
-            let table = arrow::util::pretty::pretty_format_batches_with_schema(schema, &batches)?;
-            return Ok(writeln!(sink, "{table}")?);
+            let width = listing::terminal_width().filter(|_| to_terminal);
+            return Ok(write!(sink, "{}", table_text(&schema, &batches, width)?)?);
         }
         let mut stream = frame.execute_stream().await.map_err(RunError::from)?;
         match self {

@@ -19,13 +19,16 @@ pub struct JudgeSettings {
     #[arg(long, value_name = "METRIC=MODEL,...", value_delimiter = ',')]
     #[serde(deserialize_with = "pairs")]
     pub judge_model: Option<Vec<String>>,
-    /// How conversations are judged: a TOML or JSON file with metrics and their weights, pass_threshold, model,
+    /// How conversations are judged: a TOML, YAML or JSON file with metrics and their weights, pass_threshold, model,
     /// custom_metrics and more
     #[arg(long, value_name = "FILE")]
     pub judge_config: Option<PathBuf>,
-    /// An endpoint of your own that speaks OpenAI's protocol, up to and with /v1
+    /// An endpoint of your own, up to and with /v1
     #[arg(long, value_name = "URL")]
     pub judge_url: Option<String>,
+    /// What the endpoint at --judge-url speaks, whatever the model is called: openai, anthropic or gemini [default: openai]
+    #[arg(long, value_name = "PROTOCOL")]
+    pub judge_protocol: Option<String>,
     /// A file with the key [default: the provider's variable, such as OPENAI_API_KEY]
     #[arg(long, value_name = "FILE")]
     pub judge_key_file: Option<PathBuf>,
@@ -40,8 +43,8 @@ pub struct JudgeSettings {
     /// with such a trace, by session id [default: 1]
     #[arg(long, value_name = "SHARE")]
     #[serde(deserialize_with = "text")]
-    pub sample: Option<String>,
-    /// Another seed chooses another sample [default: 0]
+    pub judge_sample: Option<String>,
+    /// Another seed chooses other samples [default: 0]
     #[arg(long, value_name = "SEED")]
     #[serde(deserialize_with = "text")]
     pub sample_seed: Option<String>,
@@ -54,7 +57,7 @@ pub struct JudgeSettings {
     #[arg(long, value_name = "TAG,...", value_delimiter = ',')]
     #[serde(deserialize_with = "list")]
     pub judge_tags: Option<Vec<String>>,
-    /// Randomness of the judge, from 0, or `none` to leave it to the model [default: 1.0, as the compatible services, and 0.2 for
+    /// Randomness of the judge, from 0, or `none` to leave it to the model [default: 1.0, as PandaProbe has it, and 0.2 for
     /// conversations; none for models that reason, which refuse it: gpt-5, o3 and their like]
     #[arg(long, value_name = "T")]
     #[serde(deserialize_with = "text")]
@@ -160,10 +163,11 @@ impl JudgeSettings {
             judge_model: self.judge_model.or(other.judge_model),
             judge_config: self.judge_config.or(other.judge_config),
             judge_url: self.judge_url.or(other.judge_url),
+            judge_protocol: self.judge_protocol.or(other.judge_protocol),
             judge_key_file: self.judge_key_file.or(other.judge_key_file),
             judge_headers: self.judge_headers.or(other.judge_headers),
             judge_where: self.judge_where.or(other.judge_where),
-            sample: self.sample.or(other.sample),
+            judge_sample: self.judge_sample.or(other.judge_sample),
             sample_seed: self.sample_seed.or(other.sample_seed),
             judge_only: self.judge_only.or(other.judge_only),
             judge_tags: self.judge_tags.or(other.judge_tags),

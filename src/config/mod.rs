@@ -5,6 +5,7 @@
 
 mod judge;
 mod recorded;
+mod template;
 
 use std::path::{Path, PathBuf};
 
@@ -12,6 +13,7 @@ use clap::Args;
 use serde::{Deserialize, Deserializer, Serialize};
 
 pub use judge::JudgeSettings;
+pub use template::template;
 
 /// Every setting, as given: nothing is checked yet. The names are flags (`--memory-limit`), keys of
 /// `nightmill.toml` (`memory_limit`) and, in capitals, variables (`NIGHTMILL_MEMORY_LIMIT`).
@@ -21,7 +23,7 @@ pub struct Settings {
     /// Which files to read where a folder holds several kinds: auto, parquet or jsonl
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
-    /// Columns under other names: input=question,output=answer
+    /// Columns under other names: input=question,output=answer; also those that judges and filters look at, as user_id=customer
     #[arg(long, value_name = "COLUMN=NAME,...", value_delimiter = ',')]
     #[serde(deserialize_with = "pairs")]
     pub map: Option<Vec<String>>,
@@ -33,6 +35,9 @@ pub struct Settings {
     #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
     #[serde(deserialize_with = "list")]
     pub text_columns: Option<Vec<String>>,
+    /// What numbers in columns of times count since 1970: s, ms, us or ns; without it numbers are no times
+    #[arg(long, value_name = "UNIT")]
+    pub time_unit: Option<String>,
     /// What is embedded of a JSON cell: compat (the whole document) or content (the messages' texts)
     #[arg(long, value_name = "MODE")]
     pub text_mode: Option<String>,
@@ -277,6 +282,7 @@ impl Settings {
             map: self.map.or(other.map),
             json_columns: self.json_columns.or(other.json_columns),
             text_columns: self.text_columns.or(other.text_columns),
+            time_unit: self.time_unit.or(other.time_unit),
             text_mode: self.text_mode.or(other.text_mode),
             metrics: self.metrics.or(other.metrics),
             signals: self.signals.or(other.signals),
@@ -303,7 +309,7 @@ impl Settings {
 }
 
 /// What is wrong in a TOML text, and where; not the line itself, which may hold a key.
-fn without_source(text: &str, error: &toml::de::Error) -> String {
+pub fn without_source(text: &str, error: &toml::de::Error) -> String {
     let message = error.message().trim_end();
     let Some(before) = error.span().and_then(|span| text.get(..span.start)) else {
         return message.to_owned();

@@ -33,6 +33,11 @@ pub(super) struct Job {
 }
 
 impl Job {
+    /// About how many tokens its text has, where no text has more than `most`.
+    pub fn likely_tokens(&self, most: usize) -> u64 {
+        (self.text.len() / 4 + 2).min(most) as u64
+    }
+
     fn bytes(&self) -> usize {
         size_of::<Self>() + self.text.len() + self.words.hashes().len() * 8
     }
@@ -45,6 +50,7 @@ struct Tokenised {
     place: TextRef,
     words: WordSet,
     tokens: Vec<u32>,
+    likely_tokens: u64,
     /// What it counts for in the queue, as it did when it was a text.
     bytes: usize,
 }
@@ -73,6 +79,8 @@ struct Busy {
 #[derive(Debug, Default)]
 pub(super) struct Work {
     pub encoded: AtomicU64,
+    /// Of the texts that have their vector, encoded or kept: about how many tokens they have.
+    pub likely_tokens: AtomicU64,
     pub tokens: AtomicU64,
     /// Nanoseconds, of all workers together.
     pub tokenising: AtomicU64,
@@ -264,6 +272,7 @@ impl Queue {
     fn tokenise(&self, tools: &Tools<'_>, jobs: Vec<Job>) -> Result<(), EmbedError> {
         let (mut kept, mut tokenised) = (Vec::new(), Vec::new());
         let mut bytes = 0;
+        let most = tools.model.tokenizer.max_tokens();
         let mut vector = Vec::new();
         for job in jobs {
             let cached = timed(&self.done_so_far.tokenising, || {
@@ -275,6 +284,10 @@ impl Queue {
                     tools.store.write(job.place, &vector, &job.words)
                 })?;
                 bytes += job.bytes();
+                let likely = job.likely_tokens(most);
+                self.done_so_far
+                    .likely_tokens
+                    .fetch_add(likely, Ordering::Relaxed);
                 kept.push(job.place);
                 continue;
             }
@@ -283,6 +296,7 @@ impl Queue {
             });
             tokenised.push(Tokenised {
                 bytes: job.bytes(),
+                likely_tokens: job.likely_tokens(most),
                 tokens: tokens.map_err(EmbedError::Tokenise)?,
                 id: job.id,
                 place: job.place,
@@ -338,6 +352,8 @@ impl Queue {
         })?;
         let work = &self.done_so_far;
         work.tokens.fetch_add(tokens as u64, Ordering::Relaxed);
+        let likely = batch.iter().map(|text| text.likely_tokens).sum();
+        work.likely_tokens.fetch_add(likely, Ordering::Relaxed);
         work.encoded
             .fetch_add(batch.len() as u64, Ordering::Relaxed);
         let places: Vec<TextRef> = batch.iter().map(|text| text.place).collect();

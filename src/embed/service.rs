@@ -36,6 +36,10 @@ pub struct EmbeddingCounts {
     pub encoded_texts: u64,
     /// Tokens encoded, special tokens included.
     pub tokens: u64,
+    /// About how many tokens all distinct texts so far have.
+    pub likely_tokens: u64,
+    /// Of these, those of texts that have their vector.
+    pub likely_tokens_done: u64,
     /// How often the index of known texts was full and forgot them; texts seen before may then be
     /// encoded again.
     pub forgotten: u64,
@@ -67,6 +71,7 @@ pub struct EmbeddingService {
     most_known: usize,
     texts: AtomicU64,
     distinct: AtomicU64,
+    likely_tokens: AtomicU64,
     forgotten: AtomicU64,
 }
 
@@ -104,6 +109,7 @@ impl EmbeddingService {
             most_known: (memory.index / BYTES_PER_REMEMBERED_TEXT).max(1024),
             texts: AtomicU64::new(0),
             distinct: AtomicU64::new(0),
+            likely_tokens: AtomicU64::new(0),
             forgotten: AtomicU64::new(0),
         };
         for i in 0..threads.max(1) {
@@ -147,6 +153,8 @@ impl EmbeddingService {
             distinct_texts: self.distinct.load(Relaxed),
             encoded_texts: work.encoded.load(Relaxed),
             tokens: work.tokens.load(Relaxed),
+            likely_tokens: self.likely_tokens.load(Relaxed),
+            likely_tokens_done: work.likely_tokens.load(Relaxed),
             forgotten: self.forgotten.load(Relaxed),
             embed_seconds: self.shared.queue.busy_seconds(),
             encoding_seconds: seconds(&work.encoding, lanes),
@@ -231,6 +239,9 @@ impl EmbeddingService {
             self.shared.queue.expect(&jobs);
         }
         self.distinct.fetch_add(jobs.len() as u64, Relaxed);
+        let most = self.shared.model.tokenizer.max_tokens();
+        let likely = jobs.iter().map(|job| job.likely_tokens(most)).sum();
+        self.likely_tokens.fetch_add(likely, Relaxed);
         self.shared.queue.submit(jobs)?;
         Ok(ids
             .iter()

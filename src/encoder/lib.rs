@@ -19,7 +19,7 @@ mod pooling;
 pub use bert::{Activation, BertShape, BertWeights, Layer, Norm, TextHead};
 pub use pooling::{Pooling, pool};
 
-/// Part of the key of kept vectors. Raise it with every change that may change a bit of a vector.
+/// Part of the key of kept vectors. Raise it with every change that may change a bit of a vector of the CPU path.
 pub const REVISION: u32 = 2;
 
 /// What the CPU encoder computes its products in. Sums, norms and everything between products are f32.
@@ -158,4 +158,9 @@ pub trait Encoder: Send + Sync {
 
     /// Where and how it computes, for the manifest: `cpu (avx512)`.
     fn device(&self) -> String;
+
+    /// Part of the key of kept vectors: another revision may give other bits.
+    fn revision(&self) -> u32 {
+        REVISION
+    }
 }

@@ -12,7 +12,7 @@ pub use functions::{FunctionDoc, documented};
 pub use loop_record::unpack_loop_record;
 pub use plan::{ScorePlan, SessionPlan, for_each_batch, given_signals};
 pub use session::{EngineOptions, engine_session};
-pub use sql_table::FilesAsTables;
+pub use sql_table::{CheckFile, FilesAsTables};
 pub use tap::Tap;
 pub use trace_table::traces_table;
 

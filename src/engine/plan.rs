@@ -18,6 +18,8 @@ use datafusion::catalog::TableProvider;
 use datafusion::error::Result;
 use datafusion::prelude::{DataFrame, SessionContext};
 
+use crate::metric::SIGNALS;
+
 /// What a scoring plan consists of.
 #[derive(Clone, Debug)]
 pub struct ScorePlan {
@@ -41,7 +43,7 @@ const COLUMNS: [&str; 7] = [
     "environment",
 ];
 
-/// What the later of two rows of one trace does to a column (specification 2.2).
+/// What the later of two rows of one trace does to a column (as in PandaProbe).
 #[derive(Clone, Copy)]
 enum Later {
     /// The first row's value stands, null or not.
@@ -84,11 +86,16 @@ const SESSION_ORDER: &str = "session_id ASC NULLS LAST, project_id ASC NULLS LAS
 
 /// The rows of the table `traces`, which carry all their signals already, in session order.
 ///
-/// Columns: `trace_id`, `shown_id`, `session_id`, `project_id`, `started_at` and the four signals.
+/// Columns: `trace_id`, `shown_id`, `session_id`, `project_id`, `started_at` and the four signals. Those of `overlaid`, in
+/// the table `signals` beside `trace_id`, go before the ones that the rows carry.
 ///
 /// # Errors
 /// DataFusion's.
-pub async fn given_signals(context: &SessionContext, merge_repeated: bool) -> Result<DataFrame> {
+pub async fn given_signals(
+    context: &SessionContext,
+    merge_repeated: bool,
+    overlaid: &[String],
+) -> Result<DataFrame> {
     use Later::{Replaces, ReplacesIfThere, Stays};
     let from = match merge_repeated {
         false => "traces".to_owned(),
@@ -110,6 +117,20 @@ pub async fn given_signals(context: &SessionContext, merge_repeated: bool) -> Re
                 "",
             )
         ),
+    };
+    let from = match overlaid.is_empty() {
+        true => from,
+        false => {
+            let signals = SIGNALS.map(|(name, _)| match overlaid.iter().any(|s| s == name) {
+                true => format!("coalesce(signals.\"{name}\", t.{name}) AS {name}"),
+                false => format!("t.{name}"),
+            });
+            format!(
+                "(SELECT t.trace_id, t.given_id, t.session_id, t.project_id, t.started_at, t.started_at_nanos, {} \
+                 FROM signals RIGHT JOIN {from} t ON signals.trace_id = t.trace_id)",
+                signals.join(", ")
+            )
+        }
     };
     let sql = format!(
         "SELECT trace_id, {SHOWN_ID}, session_id, project_id, started_at, \

@@ -1,5 +1,6 @@
 //! `FROM 'file.parquet'`: files, folders and globs as tables.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -17,9 +18,13 @@ use datafusion::prelude::SessionContext;
 
 use crate::trace::{SourceFormat, discover};
 
+/// Looks at a file before it is read; says what is wrong with it.
+pub type CheckFile = Arc<dyn Fn(&Path) -> std::result::Result<(), String> + Send + Sync>;
+
 /// Resolves names that are no tables as paths, by the rules of the other commands.
 pub struct FilesAsTables {
     context: SessionContext,
+    check: Option<CheckFile>,
 }
 
 impl std::fmt::Debug for FilesAsTables {
@@ -29,10 +34,11 @@ impl std::fmt::Debug for FilesAsTables {
 }
 
 impl FilesAsTables {
-    /// A session in which a quoted path is a table.
-    pub fn enable(context: SessionContext) -> SessionContext {
+    /// A session in which a quoted path is a table. With a check, every file must pass it.
+    pub fn enable(context: SessionContext, check: Option<CheckFile>) -> SessionContext {
         let factory = Arc::new(Self {
             context: context.clone(),
+            check,
         });
         let list: Arc<dyn CatalogProviderList> = Arc::new(DynamicFileCatalog::new(
             Arc::clone(context.state().catalog_list()),
@@ -63,6 +69,11 @@ impl UrlTableFactory for FilesAsTables {
                 first.path.display(),
                 other.path.display()
             )));
+        }
+        if let Some(check) = &self.check {
+            for file in &files {
+                check(&file.path).map_err(DataFusionError::Plan)?;
+            }
         }
         let format: Arc<dyn FileFormat> = match first.format {
             SourceFormat::Parquet => Arc::new(ParquetFormat::default()),

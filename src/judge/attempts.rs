@@ -1,5 +1,5 @@
 //! How often and in which form a question is put, as a state machine without clock or network: the caller makes each call and
-//! records what came of it. (Specification, section 11.)
+//! records what came of it. As in PandaProbe.
 
 use std::sync::LazyLock;
 
@@ -16,7 +16,7 @@ static PROMPTS: LazyLock<Prompts> = LazyLock::new(|| Prompts::new(&[prompt!("rep
 /// The rule by which failed calls are repeated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// As the compatible service does: each attempt is a structured call and, whatever its failure was, at once a plain one with
+    /// As PandaProbe does: each attempt is a structured call and, whatever its failure was, at once a plain one with
     /// the same messages. Every failed call counts.
     Compat,
     /// An attempt is a structured call, and a plain one only if the provider refused the response format or the reply was

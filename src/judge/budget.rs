@@ -1,12 +1,14 @@
 //! Hard caps on calls, tokens and money.
 //!
 //! A call is paid for before it starts, with the most that it can cost; what it did cost replaces that when it is answered.
-//! So no order of events lets the sums pass a cap. A call for which there is no room only because of what others have set aside
+//! So no order of events lets the sums pass a cap. The most is a token for each byte of the question until the model has
+//! counted one; from then on half as much again as the question's characters suggest, by the largest count that was seen. A call for which there is no room only because of what others have set aside
 //! waits until they have put it back; it is refused once what is spent for good leaves no room.
 //!
 //! The law: no call is refused, at any concurrency, where each cap is at least what all calls really use and, for the call
 //! with the largest difference, what it could use more than it does.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -75,9 +77,14 @@ pub struct Budget {
     account: Arc<Account>,
 }
 
+/// How far a question may pass the largest count that was seen for its like.
+const CAUTION: f64 = 1.5;
+
 #[derive(Debug, Default)]
 struct Account {
     sums: Mutex<Sums>,
+    /// The largest share of counted by likely tokens, by model.
+    counted: Mutex<HashMap<String, f64>>,
     /// Something was put back, or spent for good.
     changed: Notify,
 }
@@ -91,6 +98,26 @@ struct Sums {
 }
 
 impl Account {
+    /// Learns from a question that the provider counted.
+    fn learn(&self, model: &str, likely: f64, counted: u64) {
+        let share = counted as f64 / likely.max(1.0);
+        let mut shares = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        match shares.get_mut(model) {
+            Some(largest) => *largest = largest.max(share),
+            None => drop(shares.insert(model.to_owned(), share)),
+        }
+    }
+
+    /// The most tokens that a question can have, as far as is known.
+    fn most_prompt_tokens(&self, call: &Call) -> u64 {
+        let most = call.most_prompt_tokens();
+        let shares = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        match shares.get(&call.model) {
+            None => most,
+            Some(share) => most.min((call.likely_prompt_tokens() * share * CAUTION).ceil() as u64),
+        }
+    }
+
     fn sums(&self) -> MutexGuard<'_, Sums> {
         self.sums.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -122,6 +149,8 @@ pub struct SetAside {
     most: Spent,
     /// What takes its place in the end.
     used: Spent,
+    model: String,
+    likely_tokens: f64,
 }
 
 impl Drop for SetAside {
@@ -201,13 +230,15 @@ impl Budget {
             account: Arc::clone(&self.account),
             most,
             used: most,
+            model: call.model.clone(),
+            likely_tokens: call.likely_prompt_tokens(),
         })
     }
 
     /// The most that a call can cost.
     fn most(&self, call: &Call, price: Option<Price>) -> Result<Spent, CapReached> {
         let most = Usage {
-            prompt: call.most_prompt_tokens(),
+            prompt: self.account.most_prompt_tokens(call),
             completion: u64::from(call.max_output_tokens),
             cached: 0,
         };
@@ -227,6 +258,10 @@ impl Budget {
     /// billed.
     pub fn settle(&self, mut aside: SetAside, usage: Option<Usage>, price: Option<Price>) {
         if let Some(usage) = usage {
+            if usage.prompt > 0 {
+                let account = &aside.account;
+                account.learn(&aside.model, aside.likely_tokens, usage.prompt);
+            }
             aside.used.tokens = usage.total();
             aside.used.cost = price.map_or(0.0, |price| price.of(usage));
         }
@@ -364,6 +399,43 @@ mod tests {
             let fewer = Caps { calls: Some(calls.len() as u64 - 1), ..caps };
             prop_assert_eq!(refused(fewer, &calls, concurrency), 1);
         }
+    }
+
+    #[test]
+    fn what_was_counted_makes_room_for_more() {
+        let text = "The order left the house on day 12, as {\"state\": \"sent\"} says. ".repeat(40);
+        let other = "\u{8a02}\u{55ae}\u{5df2}\u{5bc4}\u{51fa} 12. ".repeat(200);
+        let (first, second) = (call(&text), call(&other));
+        // As large vocabularies count them.
+        let counted = |call: &Call| (call.likely_prompt_tokens() * 0.9) as u64;
+        let usage = |call: &Call| Usage {
+            prompt: counted(call),
+            completion: 50,
+            cached: 0,
+        };
+        // Room for what both use, and half the second more: less than a token a byte for the second.
+        let room = usage(&first).total() + usage(&second).total() * 17 / 10 + 100;
+        let budget = Budget::new(Caps {
+            tokens: Some(room),
+            ..Caps::default()
+        });
+        let not_counted = budget.most(&second, None).unwrap().tokens;
+        assert_eq!(not_counted, second.most_prompt_tokens() + 100);
+        assert!(not_counted + usage(&first).total() > room);
+        let aside = budget.set_aside_at_once(&first, None).unwrap();
+        budget.settle(aside, Some(usage(&first)), None);
+        let most = budget.most(&second, None).unwrap().tokens;
+        assert!(
+            usage(&second).total() < most && most < not_counted * 3 / 5,
+            "{most}"
+        );
+        assert!(budget.set_aside_at_once(&second, None).is_ok());
+        // Another model counts in its own way.
+        let elsewhere = Call {
+            model: "openai/other".into(),
+            ..second.clone()
+        };
+        assert_eq!(budget.most(&elsewhere, None).unwrap().tokens, not_counted);
     }
 
     #[test]

@@ -108,6 +108,19 @@ impl Call {
         (self.system.len() + self.user.len() + schema) as u64 + ENVELOPE_TOKENS
     }
 
+    /// Tokens of the question as its characters suggest, envelope and all. What providers count is near a multiple of this
+    /// that depends on the model alone, whatever the language and however much of it is numbers.
+    pub fn likely_prompt_tokens(&self) -> f64 {
+        let schema = self.format.as_ref().map(|f| f.schema.to_string());
+        let texts = [
+            &*self.system,
+            &self.user,
+            schema.as_deref().unwrap_or_default(),
+        ];
+        let tokens: f64 = texts.into_iter().map(likely_tokens).sum();
+        tokens + ENVELOPE_TOKENS as f64
+    }
+
     /// Tokens of the question as they usually are: a token for four bytes.
     pub fn usual_prompt_tokens(&self) -> u64 {
         usual_tokens(self.system.len() + self.user.len()) + ENVELOPE_TOKENS
@@ -116,6 +129,21 @@ impl Call {
 
 /// Tokens that roles and separators take, at most.
 const ENVELOPE_TOKENS: u64 = 32;
+
+/// A token for four letters or spaces, for two digits or signs, and for each character of other scripts.
+fn likely_tokens(text: &str) -> f64 {
+    let quarters: u64 = text
+        .bytes()
+        .map(|byte| match byte {
+            b' ' | b'\n' | b'a'..=b'z' | b'A'..=b'Z' => 1,
+            0..=0x7f => 2,
+            // Further bytes of a character that is counted by its first.
+            0x80..=0xbf => 0,
+            _ => 4,
+        })
+        .sum();
+    quarters as f64 / 4.0
+}
 
 /// Tokens of a text of so many bytes, as they usually are.
 pub fn usual_tokens(bytes: usize) -> u64 {
@@ -176,7 +204,9 @@ pub enum CallErrorKind {
     ServerError,
     /// No answer in time.
     Timeout,
-    /// No connection, or it broke.
+    /// There is no connection to the endpoint: the question was never sent.
+    NoConnection,
+    /// The connection broke.
     Connection,
     /// An answer that is none: no JSON, no message.
     Garbled,
@@ -184,8 +214,14 @@ pub enum CallErrorKind {
     FormatRejected,
     /// The question is longer than the model can read.
     TooLong,
-    /// 401 or 403: the key is missing or wrong.
+    /// 401: the key is missing or wrong.
     Denied,
+    /// 403: the key is not one for this.
+    Forbidden,
+    /// 404: the endpoint does not know the model, or nothing is there.
+    NotFound,
+    /// The answer is longer than any reply.
+    TooLarge,
     /// The model refuses to reply, or a filter of the provider holds its reply or the question back.
     Blocked,
     /// Any other answer below 500.
@@ -198,7 +234,7 @@ impl CallErrorKind {
         use CallErrorKind::*;
         matches!(
             self,
-            RateLimited | ServerError | Timeout | Connection | Garbled
+            RateLimited | ServerError | Timeout | NoConnection | Connection | Garbled
         )
     }
 
@@ -209,11 +245,15 @@ impl CallErrorKind {
             RateLimited,
             ServerError,
             Timeout,
+            NoConnection,
             Connection,
             Garbled,
             FormatRejected,
             TooLong,
             Denied,
+            Forbidden,
+            NotFound,
+            TooLarge,
             Blocked,
             Refused,
         ]
@@ -227,11 +267,15 @@ impl CallErrorKind {
             Self::RateLimited => "rate_limited",
             Self::ServerError => "server_error",
             Self::Timeout => "timeout",
+            Self::NoConnection => "no_connection",
             Self::Connection => "connection",
             Self::Garbled => "garbled_answer",
             Self::FormatRejected => "format_rejected",
             Self::TooLong => "context_overflow",
             Self::Denied => "access_denied",
+            Self::Forbidden => "access_forbidden",
+            Self::NotFound => "not_found",
+            Self::TooLarge => "answer_too_large",
             Self::Blocked => "blocked",
             Self::Refused => "refused",
         }

@@ -2,84 +2,79 @@
 
 use std::time::Duration;
 
-use genai::chat::{ChatResponse, StopReason};
-use genai::webc::Error as Web;
 use serde_json::Value;
 
 use super::call::{CallError, CallErrorKind, Usage};
+use super::exchange::NoAnswer;
+use super::limited_body::LONGEST_ANSWER;
+use super::protocol::Message;
 use super::secret::Secrets;
 
 mod error_in_body;
 
 use error_in_body::error_in_body;
 
-/// What a failed call comes to. `structured` tells whether it asked for a reply format, which the provider may have refused.
-pub(super) fn failure(error: &genai::Error, structured: bool, secrets: &Secrets) -> CallError {
-    let status = error.status().map(|s| s.as_u16());
-    let mut retry_after = error.headers().and_then(|headers| {
-        let text = |name: &str| headers.get(name)?.to_str().ok();
-        let millis = text("retry-after-ms").and_then(|ms| ms.trim().parse::<f64>().ok());
-        millis
-            .map(|ms| ms / 1000.0)
-            .or_else(|| seconds_to_wait(text("retry-after")?))
-    });
-    let (mut message, mut without_status, mut usage) =
-        (error.to_string(), CallErrorKind::Garbled, None);
-    match error {
-        genai::Error::WebModelCall { webc_error, .. }
-        | genai::Error::WebAdapterCall { webc_error, .. } => match webc_error {
-            Web::ResponseFailedStatus { status, body, .. } => {
-                message = format!("status {}: {}", status.as_u16(), body.trim());
-                if status.as_u16() == 404 {
-                    message.push_str(" (a --judge-url goes up to and with /v1)");
-                }
-                retry_after = retry_after.or_else(|| seconds_in_body(body));
+/// What an exchange without a JSON answer comes to. `structured` tells whether it asked for a reply format, which the provider may
+/// have refused.
+pub(super) fn failure(failed: &NoAnswer, structured: bool, secrets: &Secrets) -> CallError {
+    let mut retry_after = None;
+    let (kind, message) = match failed {
+        NoAnswer::Transport(e) => (kind_of_transport(e), with_causes(e)),
+        NoAnswer::Status {
+            status,
+            headers,
+            body,
+        } => {
+            let mut message = format!("status {status}: {}", body.trim());
+            if *status == 404 {
+                message.push_str(" (a --judge-url goes up to and with /v1)");
             }
-            Web::Reqwest(e) => {
-                without_status = match e.is_timeout() {
-                    true => CallErrorKind::Timeout,
-                    false => CallErrorKind::Connection,
-                };
-                message = with_causes(e);
-            }
-            Web::ResponseFailedNotJson { content_type, .. } => {
-                message = format!("the answer is `{content_type}`, not JSON");
-            }
-            Web::ResponseFailedInvalidJson { cause, .. } => {
-                message = format!("the answer is not valid JSON: {cause}");
-            }
-            Web::JsonValueExt(_) => {}
-        },
-        // Its own text repeats the whole question.
-        genai::Error::ChatResponseGeneration {
-            response_body,
+            let text = |name: &str| headers.get(name)?.to_str().ok();
+            let millis = text("retry-after-ms").and_then(|ms| ms.trim().parse::<f64>().ok());
+            retry_after = millis
+                .map(|ms| ms / 1000.0)
+                .or_else(|| seconds_to_wait(text("retry-after")?))
+                .or_else(|| seconds_in_body(body));
+            (kind_of_status(*status, &message, structured), message)
+        }
+        NoAnswer::TooLarge => (
+            CallErrorKind::TooLarge,
+            format!(
+                "the answer is longer than {} MiB, and no reply is; it was not read to its end",
+                LONGEST_ANSWER >> 20
+            ),
+        ),
+        NoAnswer::NotJson {
+            content_type,
             cause,
-            ..
-        } => match blocked_question(response_body) {
-            Some(why) => {
-                without_status = CallErrorKind::Blocked;
-                message = why;
-                usage = tokens_of_blocked_question(response_body);
-            }
-            None => {
-                retry_after = seconds_of_error(response_body);
-                match error_in_body(response_body, structured) {
-                    Some((kind, words)) => (without_status, message) = (kind, words),
-                    None => message = format!("the answer is JSON, but no message: {cause}"),
-                }
-            }
-        },
-        _ => {}
-    }
-    let kind = status.map_or(without_status, |status| {
-        kind_of_status(status, &message, structured)
-    });
+        } => (
+            CallErrorKind::Garbled,
+            match content_type {
+                Some(other) => format!("the answer is `{other}`, not JSON"),
+                None => format!("the answer is not valid JSON: {cause}"),
+            },
+        ),
+    };
     CallError {
         kind,
         // Taken out before the text is cut: half a key is none that could be found.
         message: shortened(&secrets.scrub(&message)),
         retry_after: retry_after.and_then(wait_of),
-        usage,
+        usage: None,
+    }
+}
+
+/// What it means that a request or its answer did not come through.
+pub(super) fn kind_of_transport(error: &reqwest::Error) -> CallErrorKind {
+    if error.is_builder() {
+        // It was never sent, and never will be.
+        CallErrorKind::Refused
+    } else if error.is_connect() {
+        CallErrorKind::NoConnection
+    } else if error.is_timeout() {
+        CallErrorKind::Timeout
+    } else {
+        CallErrorKind::Connection
     }
 }
 
@@ -89,32 +84,32 @@ fn wait_of(seconds: f64) -> Option<Duration> {
     is_wait.then(|| Duration::from_secs_f64(seconds))
 }
 
-/// The failure of a response of status 200 without a message: an error stands in its place, or nothing. A message without text
+/// The failure of an answer of status 200 without a message: an error stands in its place, or nothing. A message without text
 /// that ended for a reason is an answer, if no good one.
 pub(super) fn no_message(
-    response: &ChatResponse,
+    message: Option<&Message>,
+    answer: &Value,
     structured: bool,
-    usage: Option<Usage>,
     secrets: &Secrets,
 ) -> Option<CallError> {
-    let body = response.captured_raw_body.as_ref();
-    let reason = body.and_then(|body| body.pointer("/choices/0/finish_reason")?.as_str());
-    let broke_off = reason == Some("error");
-    let silent = response.texts().iter().all(|text| text.is_empty());
-    let error = body.and_then(|body| error_in_body(body, structured));
-    let ended = response.stop_reason.is_some() && error.is_none();
-    if !broke_off && (!silent || ended) {
-        return None;
+    let reason = answer.pointer("/choices/0/finish_reason");
+    let broke_off = reason.and_then(Value::as_str) == Some("error");
+    let error = error_in_body(answer, structured);
+    if let Some(message) = message.filter(|_| !broke_off) {
+        let ended = message.stop.is_some() && error.is_none();
+        if !message.text.is_empty() || ended {
+            return None;
+        }
     }
-    let (kind, message) = error.unwrap_or_else(|| {
-        let message = "the answer is JSON, but no message";
-        (CallErrorKind::Garbled, message.to_owned())
+    let (kind, said) = error.unwrap_or_else(|| {
+        let said = "the answer is JSON, but no message";
+        (CallErrorKind::Garbled, said.to_owned())
     });
     Some(CallError {
         kind,
-        message: shortened(&secrets.scrub(&message)),
-        retry_after: body.and_then(seconds_of_error).and_then(wait_of),
-        usage,
+        message: shortened(&secrets.scrub(&said)),
+        retry_after: seconds_of_error(answer).and_then(wait_of),
+        usage: message.and_then(|message| message.usage),
     })
 }
 
@@ -122,7 +117,11 @@ pub(super) fn no_message(
 pub(super) fn kind_of_status(status: u16, message: &str, structured: bool) -> CallErrorKind {
     match status {
         429 => CallErrorKind::RateLimited,
-        401 | 403 => CallErrorKind::Denied,
+        401 => CallErrorKind::Denied,
+        // Gateways say so of single questions, too.
+        403 if is_about_the_question(message) => CallErrorKind::Blocked,
+        403 => CallErrorKind::Forbidden,
+        404 => CallErrorKind::NotFound,
         408 => CallErrorKind::Timeout,
         413 => CallErrorKind::TooLong,
         // Some servers break over a format that they don't know, instead of refusing it.
@@ -139,26 +138,59 @@ pub(super) fn kind_of_status(status: u16, message: &str, structured: bool) -> Ca
     }
 }
 
-/// The failure of a response that is no reply although it has the form of one: a filter or the model itself stopped it. Even
-/// whole JSON before such a stop is no verdict. `usage` is what the provider counted.
+/// The failure of an answer that is no reply although it has the form of one: a filter or the model itself stopped it. Even whole
+/// JSON before such a stop is no verdict.
 pub(super) fn blocked(
-    response: &ChatResponse,
-    usage: Option<Usage>,
+    message: Option<&Message>,
+    answer: &Value,
     secrets: &Secrets,
 ) -> Option<CallError> {
-    let body = response.captured_raw_body.as_ref();
-    let message = match &response.stop_reason {
-        Some(StopReason::ContentFilter(reason)) => {
-            format!("the model or a filter of the provider stopped the reply (`{reason}`)")
+    let stop = message.and_then(|message| message.stop.as_deref());
+    let said = match stop.filter(|stop| HELD_BACK.contains(stop)) {
+        Some(stop) => {
+            format!("the model or a filter of the provider stopped the reply (`{stop}`)")
         }
-        _ => body.and_then(|body| refusal(body).or_else(|| blocked_question(body)))?,
+        None => refusal(answer).or_else(|| blocked_question(answer))?,
     };
+    let usage = message.and_then(|message| message.usage);
     Some(CallError {
         kind: CallErrorKind::Blocked,
-        message: shortened(&secrets.scrub(&message)),
+        message: shortened(&secrets.scrub(&said)),
         retry_after: None,
-        usage,
+        usage: usage.or_else(|| tokens_of_blocked_question(answer)),
     })
+}
+
+/// The providers' words for a reply that a filter, or the model itself, held back.
+const HELD_BACK: [&str; 12] = [
+    "content_filter",
+    "refusal",
+    "SAFETY",
+    "RECITATION",
+    "BLOCKLIST",
+    "PROHIBITED_CONTENT",
+    "SPII",
+    "IMAGE_SAFETY",
+    "IMAGE_PROHIBITED_CONTENT",
+    "IMAGE_RECITATION",
+    "LANGUAGE",
+    "ERROR_TOXIC",
+];
+
+/// Their words for one that reached its largest size.
+const CUT_OFF: [&str; 6] = [
+    "length",
+    "max_tokens",
+    "MAX_TOKENS",
+    "incomplete",
+    "model_context_window_exceeded",
+    "model_length",
+];
+
+/// Whether a message reached its largest size and ends somewhere.
+pub(super) fn cut_off(message: &Message) -> bool {
+    let stop = message.stop.as_deref();
+    stop.is_some_and(|stop| CUT_OFF.contains(&stop))
 }
 
 /// A refusal of OpenAI's models, which has a place of its own.
@@ -183,6 +215,13 @@ fn tokens_of_blocked_question(body: &Value) -> Option<Usage> {
     })
 }
 
+/// Whether a 403 is about what the question says, and not about who asks.
+fn is_about_the_question(message: &str) -> bool {
+    let message = message.to_lowercase();
+    let words = ["moderation", "flagged", "content policy", "content_policy"];
+    words.iter().any(|word| message.contains(word))
+}
+
 /// What a refusal below 500 is about.
 fn kind_of_refusal(message: &str) -> CallErrorKind {
     let message = message.to_lowercase();
@@ -190,6 +229,13 @@ fn kind_of_refusal(message: &str) -> CallErrorKind {
     if says(&["api_key_invalid", "api key not valid"]) {
         // Gemini sends 400 for a wrong key.
         CallErrorKind::Denied
+    } else if says(&[
+        "model_not_found",
+        "is not a valid model id",
+        "invalid model name",
+    ]) {
+        // So do gateways for a model that they don't know.
+        CallErrorKind::NotFound
     } else if says(&[
         "context_length",
         "context length",
@@ -291,8 +337,9 @@ mod tests {
 
     #[test]
     fn refusals_are_told_apart() {
-        use CallErrorKind::{Denied, FormatRejected, Refused, TooLong};
+        use CallErrorKind::{Denied, FormatRejected, NotFound, Refused, TooLong};
         for (message, kind) in [
+            ("acme/x is not a valid model ID", NotFound),
             ("This model's maximum context length is 8192", TooLong),
             (
                 "prompt is too long: 208310 tokens > 200000 maximum",
@@ -341,6 +388,14 @@ mod tests {
             kind_of_status(500, "prompt is too long", true),
             CallErrorKind::ServerError
         );
+    }
+
+    #[test]
+    fn a_403_about_the_question_is_no_refusal_of_the_key() {
+        let kind = |message| kind_of_status(403, message, true);
+        assert_eq!(kind("status 403: not for you"), CallErrorKind::Forbidden);
+        let flagged = "requires moderation and your input was flagged for \"violence\"";
+        assert_eq!(kind(flagged), CallErrorKind::Blocked);
     }
 
     #[test]

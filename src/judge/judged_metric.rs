@@ -1,5 +1,5 @@
-//! Judged metrics as pure state machines: from the replies so far to the next question or to the score.
-//! (Specification, section 12.)
+//! Judged metrics as pure state machines (as in PandaProbe): from the replies so far to the next question or to the
+//! score.
 
 use serde_json::{Map, Value};
 
@@ -72,7 +72,7 @@ pub trait JudgedMetric: Sync {
     fn most_calls(&self) -> usize;
 }
 
-/// All judged metrics, in the order of the specification.
+/// All judged metrics, in the order in which lists show them.
 pub static JUDGED: [&dyn JudgedMetric; 7] = [
     &TaskCompletion,
     &ToolCorrectness,

@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 mod batches;
+mod check;
 mod claims;
 mod open;
 
@@ -18,6 +19,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 pub use batches::{BatchEnd, BatchRequest, BatchRows, InBatch, OpenBatch};
 pub use claims::Claim;
 
+use check::{Kept, check_of};
 use claims::SignOfLife;
 use open::{OpenError, Opened, is_no_answer};
 
@@ -54,7 +56,8 @@ CREATE TABLE IF NOT EXISTS calls (
     cached_tokens INTEGER,
     cost REAL,
     latency_ms INTEGER,
-    answered_at TEXT NOT NULL
+    answered_at TEXT NOT NULL,
+    checked_by TEXT
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS attempts (
     id INTEGER PRIMARY KEY,
@@ -139,8 +142,8 @@ pub struct Ledger {
     /// Of the run that makes claims; held until the ledger is closed. Locked after the connection, never before.
     sign_of_life: Mutex<Option<SignOfLife>>,
     connection: Mutex<Connection>,
-    /// It can't be written and holds replies that were none.
-    has_empty_answers: bool,
+    /// What its tables hold; older than this version's only where it can't be written.
+    format: i64,
 }
 
 impl Ledger {
@@ -176,7 +179,7 @@ impl Ledger {
             run: format!("{now}-{}-{nth}", std::process::id()),
             sign_of_life: Mutex::default(),
             connection: Mutex::new(opened.connection),
-            has_empty_answers: opened.has_empty_answers,
+            format: opened.format,
         })
     }
 
@@ -217,36 +220,29 @@ impl Ledger {
         }
     }
 
-    /// The answer to a call, if it was ever given.
+    /// The answer to a call, if it was ever given. One whose check does not fit any more is none: the log says so, it is
+    /// forgotten where the ledger can be written, and asked for anew.
     ///
     /// # Errors
     /// [`LedgerError`].
     pub fn answer(&self, hash: &CallHash) -> Result<Option<Reply>, LedgerError> {
         let connection = self.connection();
-        let query = || {
-            let mut statement = connection.prepare_cached(
-                "SELECT reply, reported_model, cut_off, prompt_tokens, completion_tokens, cached_tokens \
-                 FROM calls WHERE hash = ?1",
-            )?;
-            let read = |row: &rusqlite::Row<'_>| {
-                let prompt: Option<u64> = row.get(3)?;
-                let completion: Option<u64> = row.get(4)?;
-                let cached: Option<u64> = row.get(5)?;
-                Ok(Reply {
-                    text: row.get(0)?,
-                    model: row.get(1)?,
-                    cut_off: row.get(2)?,
-                    usage: prompt.zip(completion).map(|(prompt, completion)| Usage {
-                        prompt,
-                        completion,
-                        cached: cached.unwrap_or_default(),
-                    }),
-                })
-            };
-            statement.query_row([hash.as_str()], read).optional()
+        let kept = check::kept(&connection, hash, open::has_checks(self.format));
+        let reply = match kept.map_err(|e| self.failed(&e))? {
+            Kept::Nothing => None,
+            Kept::Whole(reply) => Some(reply),
+            Kept::Damaged => {
+                tracing::warn!(
+                    ledger = %self.path.display(),
+                    "the ledger's answer to the call {hash} is damaged (its check does not fit), and is not used"
+                );
+                // Where it can't be written, it is damaged at the next look again.
+                let _ = connection.execute("DELETE FROM calls WHERE hash = ?1", [hash.as_str()]);
+                None
+            }
         };
-        let reply = query().map_err(|e| self.failed(&e))?;
-        Ok(reply.filter(|reply| !(self.has_empty_answers && is_no_answer(reply))))
+        let empty_are_none = open::holds_empty_answers(self.format);
+        Ok(reply.filter(|reply| !(empty_are_none && is_no_answer(reply))))
     }
 
     /// What the answer to a call took, whichever run asked; `None` without an answer.
@@ -265,6 +261,22 @@ impl Ledger {
                     })
                 })
                 .optional()
+        };
+        query().map_err(|e| self.failed(&e))
+    }
+
+    /// Whether this run has sent the call.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub fn asked_here(&self, hash: &CallHash) -> Result<bool, LedgerError> {
+        let connection = self.connection();
+        let query = || {
+            connection
+                .prepare_cached(
+                    "SELECT EXISTS (SELECT 1 FROM attempts WHERE hash = ?1 AND run = ?2)",
+                )?
+                .query_row([hash.as_str(), &self.run], |row| row.get(0))
         };
         query().map_err(|e| self.failed(&e))
     }
@@ -315,7 +327,7 @@ impl Ledger {
                 transaction
                     .prepare_cached(
                         "INSERT OR IGNORE INTO calls VALUES \
-                         (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+                         (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
                     )?
                     .execute(params![
                         hash.as_str(),
@@ -334,6 +346,7 @@ impl Ledger {
                         attempt.cost,
                         latency,
                         now,
+                        check_of(hash.as_str(), &Reply { usage, ..reply.clone() }, attempt.cost),
                     ])?;
                 transaction
                     .prepare_cached(claims::RELEASE)?

@@ -14,13 +14,16 @@ mod budget;
 mod call;
 pub mod conversation;
 mod evidence;
+mod exchange;
 mod fault;
 mod judged_metric;
 mod ledger;
+mod limited_body;
 mod metric;
 mod model_name;
 mod price;
 mod prompt;
+mod protocol;
 mod provider;
 mod rate;
 mod reply_shape;
@@ -45,9 +48,10 @@ pub use ledger::{
     BatchEnd, BatchRequest, BatchRows, CallLabel, Claim, InBatch, Ledger, LedgerError, OpenBatch,
     Spend, Taken,
 };
-pub use model_name::{ProviderNotConfigured, resolve};
+pub use model_name::{Provider, ProviderNotConfigured, resolve, resolve_at};
 pub use price::{Price, PriceError, PriceTable};
 pub use prompt::PromptError;
+pub use protocol::Protocol;
 pub use provider::{HttpJudge, ProviderError, ProviderSettings, endpoint_of};
 pub use rate::{RateGate, RateLimits, TooLargeForLimit};
 pub use reply_shape::{ReplyFault, ReplyShape, StageReply};
@@ -57,4 +61,4 @@ pub use secret::{
 };
 pub use service::{CallCounts, JudgeService, Retries, ServiceParts, Unanswered};
 pub use temperature::Temperature;
-pub use trace_judge::{AskingRules, Followed, Known, Unjudged, judge_trace};
+pub use trace_judge::{AskingRules, Followed, Known, MOST_ROUNDS, Unjudged, judge_trace};

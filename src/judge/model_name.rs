@@ -1,4 +1,6 @@
-//! Names of judge models: which provider a name means and what that provider needs. (Specification, section 11.)
+//! Names of judge models: which provider a name means and what that provider needs. As in PandaProbe.
+
+use super::protocol::Protocol;
 
 /// A provider that nightmill knows credentials for. Other names are passed on as they are and need none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -13,13 +15,6 @@ pub enum Provider {
     VertexAi,
 }
 
-const ALL: [Provider; 4] = [
-    Provider::OpenAi,
-    Provider::Anthropic,
-    Provider::Gemini,
-    Provider::VertexAi,
-];
-
 /// Starts of bare names that mean a provider.
 const FAMILIES: [(&str, Provider); 5] = [
     ("gpt-", Provider::OpenAi),
@@ -30,9 +25,48 @@ const FAMILIES: [(&str, Provider); 5] = [
 ];
 
 impl Provider {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::OpenAi, Self::Anthropic, Self::Gemini, Self::VertexAi];
+
+    /// The provider whose protocol this is.
+    pub fn speaking(protocol: Protocol) -> Self {
+        match protocol {
+            Protocol::OpenAi => Self::OpenAi,
+            Protocol::Anthropic => Self::Anthropic,
+            Protocol::Gemini => Self::Gemini,
+        }
+    }
+
+    /// How it is spoken to; none if it is not.
+    pub fn protocol(self) -> Option<Protocol> {
+        match self {
+            Self::OpenAi => Some(Protocol::OpenAi),
+            Self::Anthropic => Some(Protocol::Anthropic),
+            Self::Gemini => Some(Protocol::Gemini),
+            Self::VertexAi => None,
+        }
+    }
+
+    /// Where it is asked; none if it is not.
+    pub fn base_url(self) -> Option<&'static str> {
+        match self {
+            Self::OpenAi => Some("https://api.openai.com/v1"),
+            Self::Anthropic => Some("https://api.anthropic.com/v1"),
+            Self::Gemini => Some("https://generativelanguage.googleapis.com/v1beta"),
+            Self::VertexAi => None,
+        }
+    }
+
+    /// Starts of bare names that mean this provider.
+    pub fn families(self) -> impl Iterator<Item = &'static str> {
+        let of_this = FAMILIES.iter().filter(move |(_, of)| *of == self);
+        of_this.map(|(start, _)| *start)
+    }
+
     /// The provider of a resolved model name, if it is a known one.
     pub fn of(resolved: &str) -> Option<Self> {
-        ALL.into_iter()
+        Self::ALL
+            .into_iter()
             .find(|provider| resolved.starts_with(provider.prefix()))
     }
 
@@ -95,9 +129,38 @@ pub fn resolve(name: &str) -> String {
     }
 }
 
+/// The full name of a model at an endpoint of one's own, which speaks this protocol: as [`resolve`], for bare names of the families
+/// of that protocol's provider. Whatever else a name looks like, it is the endpoint's.
+pub fn resolve_at(name: &str, protocol: Protocol) -> String {
+    let provider = Provider::speaking(protocol);
+    let bare = Provider::of(name).is_none();
+    match bare && provider.families().any(|start| name.starts_with(start)) {
+        true => format!("{}{name}", provider.prefix()),
+        false => name.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_at_an_endpoint_of_ones_own_are_its_own() {
+        use Protocol::{Anthropic, Gemini, OpenAi};
+        for (name, protocol, expected) in [
+            ("gpt-4o", OpenAi, "openai/gpt-4o"),
+            ("openai/gpt-4o", OpenAi, "openai/gpt-4o"),
+            ("claude-x", OpenAi, "claude-x"),
+            ("anthropic/claude-x", OpenAi, "anthropic/claude-x"),
+            ("claude-x", Anthropic, "anthropic/claude-x"),
+            ("gpt-4o", Anthropic, "gpt-4o"),
+            ("gemini-2", Gemini, "gemini/gemini-2"),
+            ("vertex_ai/gemini-x", OpenAi, "vertex_ai/gemini-x"),
+        ] {
+            assert_eq!(resolve_at(name, protocol), expected);
+            assert_eq!(resolve_at(expected, protocol), expected);
+        }
+    }
 
     #[test]
     fn names_resolve_by_prefix_and_family() {

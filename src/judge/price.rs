@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 
 use super::call::Usage;
-use super::model_name::resolve;
 
 /// Prices of one model, in US dollars for a million tokens.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
@@ -47,7 +46,7 @@ impl PriceTable {
         self.given.iter().map(String::as_str)
     }
 
-    /// The shipped prices with `given` over them: `openai/gpt-4o` to `INPUT:OUTPUT` or `INPUT:OUTPUT:CACHED`.
+    /// The shipped prices with `given` over them, by full names: `openai/gpt-4o` to `INPUT:OUTPUT` or `INPUT:OUTPUT:CACHED`.
     ///
     /// # Errors
     /// If a price is no number from 0, or the shipped table is broken.
@@ -81,9 +80,8 @@ impl PriceTable {
                     )));
                 }
             };
-            let model = resolve(model);
             table.models.insert(model.clone(), price);
-            table.given.insert(model);
+            table.given.insert(model.clone());
         }
         Ok(table)
     }
@@ -158,11 +156,11 @@ mod tests {
         };
         let cost = table.of("openai/test").unwrap().of(usage);
         assert!((cost - (0.6 + 0.2 + 1.0)).abs() < 1e-12, "{cost}");
-        let bare = PriceTable::with(&[("gpt-4o".into(), "7:8".into())]).unwrap();
-        assert_eq!(bare.of("openai/gpt-4o").unwrap().input, 7.0);
-        assert_eq!(bare.given().collect::<Vec<_>>(), ["openai/gpt-4o"]);
+        let given = PriceTable::with(&[("openai/gpt-4o".into(), "7:8".into())]).unwrap();
+        assert_eq!(given.of("openai/gpt-4o").unwrap().input, 7.0);
+        assert_eq!(given.given().collect::<Vec<_>>(), ["openai/gpt-4o"]);
         // A price that was given is not halved in batches.
-        assert_eq!(bare.of_batch("openai/gpt-4o"), bare.of("openai/gpt-4o"));
+        assert_eq!(given.of_batch("openai/gpt-4o"), given.of("openai/gpt-4o"));
         for bad in ["", "1", "1:x", "1:-2", "NaN:1", "1:2:3:4"] {
             assert!(
                 PriceTable::with(&[("m".into(), bad.into())]).is_err(),

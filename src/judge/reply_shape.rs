@@ -1,5 +1,5 @@
 //! The shape of a stage's reply, declared once. From it come the JSON schema for the provider, the keys named in the prompt and
-//! the reader. (Specification, section 11.)
+//! the reader. As in PandaProbe.
 
 mod read;
 
@@ -135,6 +135,29 @@ impl ReplyShape {
             };
             (field.key, described(schema, &format!("{}: {}", field.kind.phrase(), field.about)))
         }))
+    }
+
+    /// A reply of this shape in which every value says what would stand there.
+    pub fn placeholder(&self) -> StageReply {
+        let of_reply = |about: &str| format!("(of a reply: {})", about.trim_end_matches('.'));
+        let values = self.fields.iter().map(|field| {
+            let value = match field.kind {
+                Kind::Text | Kind::OptionalText => of_reply(field.about).into(),
+                Kind::Share => 0.5.into(),
+                Kind::Texts => json!([of_reply(field.about)]),
+                Kind::Verdicts => json!([{"verdict": "yes", "reason": null}]),
+                Kind::Objects(members) => {
+                    let members = members
+                        .iter()
+                        .map(|m| (m.key.to_owned(), of_reply(m.about).into()));
+                    Value::Array(vec![Value::Object(members.collect())])
+                }
+            };
+            (field.key.to_owned(), value)
+        });
+        StageReply {
+            values: values.collect(),
+        }
     }
 
     /// The keys in words, for the end of a prompt. Holds only text of the program itself.

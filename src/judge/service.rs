@@ -19,13 +19,18 @@ use super::turnstile::{Ticket, TooLate};
 
 mod batches;
 mod counts;
+mod refusals;
 mod unanswered;
 mod waits;
 
 pub use counts::CallCounts;
 use counts::Counters;
+use refusals::Refusals;
 pub use unanswered::Unanswered;
 use waits::Endpoint;
+
+/// Times that a call may find no connection before that counts as a failure of its own: the endpoint comes and goes.
+const MOST_UNCONNECTED: u32 = 20;
 
 /// How calls that fail for a time are repeated.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +45,10 @@ pub struct Retries {
     pub patience: Duration,
     /// How long another run that is asking the same is waited for, and at least twice as long as one answer may take.
     pub others: Duration,
+    /// Whether a clear refusal ends the asking: of a key, of a model, or of all connections. What was not asked is pending then.
+    pub stop: bool,
+    /// How long an endpoint that has answered in the run may be away before nothing more is asked there.
+    pub away: Duration,
 }
 
 impl Default for Retries {
@@ -50,6 +59,8 @@ impl Default for Retries {
             longest_wait: Duration::from_secs(60),
             patience: Duration::from_secs(600),
             others: Duration::from_secs(300),
+            stop: true,
+            away: Duration::from_secs(60),
         }
     }
 }
@@ -94,6 +105,16 @@ struct Asking<'a> {
     price: Option<Price>,
     /// The state of the endpoint and the call's place there; none for calls that are never held back.
     through: Option<(&'a Endpoint, Ticket)>,
+    /// What the endpoint refused; none for calls that no refusal ends.
+    refusals: Option<&'a Refusals>,
+}
+
+impl Asking<'_> {
+    /// Whether the model may still be asked.
+    fn check(&self) -> Result<(), Unanswered> {
+        let over = self.refusals.and_then(|r| r.over(&self.call.model));
+        over.map_or(Ok(()), |over| Err(Unanswered::Stopped(over)))
+    }
 }
 
 /// What came of sending a call.
@@ -237,7 +258,7 @@ impl JudgeService {
                 .endpoints
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
-            let fresh = || Endpoint::new(self.parts.breaker);
+            let fresh = || Endpoint::new(self.parts.breaker, &self.parts.retries);
             Arc::clone(endpoints.entry(endpoint.to_owned()).or_insert_with(fresh))
         };
         let asking = Asking {
@@ -247,8 +268,12 @@ impl JudgeService {
             label,
             price: self.parts.prices.of(&call.model),
             through: attempts.map(|_| (state.as_ref(), state.turnstile.ticket())),
+            refusals: attempts
+                .filter(|_| self.parts.retries.stop)
+                .map(|_| &state.refusals),
         };
         let mut attempt = 1;
+        let mut unconnected = 0;
         let mut permit = None;
         loop {
             if self.asked_elsewhere(hash)? {
@@ -267,6 +292,17 @@ impl JudgeService {
                 Sent::TakenElsewhere => continue,
                 Sent::Failed(error) => error,
             };
+            if let Some(refusals) = asking.refusals {
+                refusals.failed(&call.model, &error, unconnected > 0);
+                asking.check()?;
+                if error.kind == CallErrorKind::NoConnection && unconnected < MOST_UNCONNECTED {
+                    // The question never left: that is no try of it.
+                    unconnected += 1;
+                    let wait = self.wait_for_connection(&asking, unconnected);
+                    self.in_time_for(&asking, self.rest(wait)).await??;
+                    continue;
+                }
+            }
             let too_long = error.retry_after > Some(self.parts.retries.patience);
             if !error.kind.passes() || attempt >= attempts.unwrap_or(1) || too_long {
                 return Err(Unanswered::Failed {
@@ -276,7 +312,7 @@ impl JudgeService {
             }
             let wait = self.wait_after(&error, hash, attempt);
             tracing::debug!(%hash, attempt, seconds = wait.as_secs_f64(), error = %error.message, "trying again");
-            self.rest(wait).await?;
+            self.in_time_for(&asking, self.rest(wait)).await??;
             attempt += 1;
         }
     }
@@ -299,10 +335,11 @@ impl JudgeService {
         } = *asking;
         let budget = &self.parts.budget;
         self.check_deadline()?;
+        asking.check()?;
         let leave = match through {
             None => None,
             Some((endpoint, _)) => {
-                let leave = self.in_time(endpoint.breaker.leave()).await?;
+                let leave = self.in_time_for(asking, endpoint.breaker.leave()).await?;
                 Some(leave.map_err(|e| Unanswered::Failed {
                     code: "endpoint_down",
                     message: e.to_string(),
@@ -314,13 +351,16 @@ impl JudgeService {
             let passage = match through {
                 None => None,
                 Some((endpoint, ticket)) => {
-                    let passed = endpoint.turnstile.pass(ticket, self.deadline).await;
+                    let passed = endpoint.turnstile.pass(ticket, self.deadline);
+                    let passed = self.in_time_for(asking, passed).await?;
                     Some(passed.map_err(|TooLate| Unanswered::DeadlinePassed)?)
                 }
             };
-            let aside = self.in_time(budget.set_aside(call, price)).await?;
+            let aside = self
+                .in_time_for(asking, budget.set_aside(call, price))
+                .await?;
             let aside = aside.map_err(|e| Unanswered::Capped(e.to_string()))?;
-            let passed = self.in_time(self.parts.gate.pass(tokens)).await;
+            let passed = self.in_time_for(asking, self.parts.gate.pass(tokens)).await;
             let passed = passed.and_then(|passed| {
                 passed.map_err(|e| Unanswered::Failed {
                     code: "rate_limit_too_small",
@@ -344,6 +384,10 @@ impl JudgeService {
                 return other.map(|_| Sent::TakenElsewhere);
             }
         };
+        if let Err(over) = asking.check() {
+            budget.give_back(aside);
+            return Err(over);
+        }
         // What came before the claim.
         match self.known(hash) {
             Ok(None) => {}
@@ -377,7 +421,10 @@ impl JudgeService {
                         Some(pause) => passage.paused(pause),
                         None => true,
                     };
-                    if news {
+                    // One that was never there needs no rest: asking it is over soon.
+                    let gone = e.kind == CallErrorKind::NoConnection
+                        && asking.refusals.is_some_and(|refusals| !refusals.answered());
+                    if news && !gone {
                         leave.failed(&e.message);
                     }
                 }
@@ -406,6 +453,10 @@ impl JudgeService {
             Ok(reply) => {
                 claim.leave();
                 self.counters.answered.fetch_add(1, Relaxed);
+                asking
+                    .refusals
+                    .iter()
+                    .for_each(|refusals| refusals.replied(&call.model));
                 Sent::Answered(reply)
             }
             Err(error) => Sent::Failed(error),
@@ -440,34 +491,35 @@ impl JudgeService {
         ledger.asked_elsewhere(hash).map_err(in_ledger)
     }
 
-    /// Waits while another run asks the same; the answer, if that brought one.
-    async fn wait_for_other(&self, hash: &CallHash) -> Result<Option<Reply>, Unanswered> {
-        let patience = self.parts.retries.others.max(self.parts.timeout * 2);
-        let started = Instant::now();
-        let mut pause = Duration::from_millis(20);
-        loop {
-            if let Some(reply) = self.known(hash)? {
-                return Ok(Some(reply));
-            }
-            if !self.asked_elsewhere(hash)? {
-                return Ok(None);
-            }
-            if started.elapsed() > patience {
-                return Err(Unanswered::AskedElsewhere);
-            }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_millis(500));
-        }
-    }
-
     /// The hash of a call where this service asks it.
     pub fn hash(&self, call: &Call) -> CallHash {
         call.hash(&(self.parts.endpoint)(&call.model))
     }
 
+    /// Whether a call was sent in this run, and not only answered by the ledger.
+    ///
+    /// # Errors
+    /// [`Unanswered::Ledger`].
+    pub fn asked_here(&self, call: &Call) -> Result<bool, Unanswered> {
+        let asked = self.parts.ledger.asked_here(&self.hash(call));
+        asked.map_err(in_ledger)
+    }
+
     /// What came from where so far.
     pub fn counts(&self) -> CallCounts {
         self.counters.counts()
+    }
+
+    /// Why endpoints or models were not asked any more, in one line each.
+    pub fn stops(&self) -> Vec<String> {
+        let endpoints = self
+            .endpoints
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let all = endpoints.values().flat_map(|e| e.refusals.all());
+        let mut stops: Vec<String> = all.collect();
+        stops.sort();
+        stops
     }
 
     /// What is spent or set aside.
@@ -481,12 +533,12 @@ impl JudgeService {
     }
 }
 
-/// Tokens billed for a failed call without a count: none if the endpoint refused it, unknown if its answer was lost on the way
-/// or held back.
+/// Tokens billed for a failed call without a count: none if it never reached the endpoint or was refused there, unknown if its
+/// answer was lost on the way, not read, or held back.
 pub(super) fn billed_for_failure(kind: CallErrorKind) -> Option<Usage> {
-    use CallErrorKind::{Blocked, Connection, Garbled, Timeout};
+    use CallErrorKind::{Blocked, Connection, Garbled, Timeout, TooLarge};
     match kind {
-        Timeout | Connection | Garbled | Blocked => None,
+        Timeout | Connection | Garbled | TooLarge | Blocked => None,
         _ => Some(Usage::default()),
     }
 }

@@ -35,7 +35,13 @@ pub struct AskingRules {
     /// How often a question is put anew, with all attempts, when its replies can't be used; at least 1. Replies stay in the ledger:
     /// with one round more, a later run asks again where an earlier one got no usable reply.
     pub rounds: u32,
+    /// A person asks anew for what could not be used: rounds whose replies are all the ledger's do not count, and one more is put, up
+    /// to [`MOST_ROUNDS`] in all.
+    pub anew: bool,
 }
+
+/// Most rounds of a question that are ever looked at.
+pub const MOST_ROUNDS: u32 = 100;
 
 impl AskingRules {
     /// The model of a metric.
@@ -107,6 +113,7 @@ impl Unjudged {
             Unanswered::InBatch => "in_batch",
             Unanswered::DeadlinePassed => "deadline_passed",
             Unanswered::AskedElsewhere => "asked_elsewhere",
+            Unanswered::Stopped(_) => "judge_stopped",
             Unanswered::Ledger(_) => "ledger",
             Unanswered::Failed { code, .. } => code,
         };
@@ -159,21 +166,26 @@ async fn put(
     question: &Question,
 ) -> Result<StageReply, Unjudged> {
     let mut round = 0;
+    let mut asked = false;
     loop {
-        match put_once(service, rules, metric, question, round).await {
-            Err(e) if e.code == JudgeFailed::CODE && round + 1 < rules.rounds => round += 1,
+        let end = put_once(service, rules, metric, question, round, &mut asked).await;
+        let more = round + 1 < rules.rounds || (rules.anew && !asked && round + 1 < MOST_ROUNDS);
+        match end {
+            Err(e) if e.code == JudgeFailed::CODE && more => round += 1,
             end => return end,
         }
     }
 }
 
-/// Puts one question until its reply has the shape that it must have, or all attempts are used up.
+/// Puts one question until its reply has the shape that it must have, or all attempts are used up. Notes in `asked` whether a call
+/// was sent in this run.
 async fn put_once(
     service: &JudgeService,
     rules: &AskingRules,
     metric: &str,
     question: &Question,
     round: u32,
+    asked: &mut bool,
 ) -> Result<StageReply, Unjudged> {
     let mut attempts = Attempts::new(rules.policy, question.shape);
     let label = CallLabel {
@@ -205,6 +217,10 @@ async fn put_once(
             // Every failed call counts as a call of the stage.
             Policy::Compat => service.answer_to_one_call(&call, label).await,
         };
+        if rules.anew && !*asked {
+            let sent = service.asked_here(&call);
+            *asked = sent.map_err(|e| Unjudged::of(&e))?;
+        }
         let outcome = match answer {
             Ok(reply) => {
                 cause = None;
@@ -229,7 +245,7 @@ async fn put_once(
     attempts
         .into_reply()
         .map_err(|failed| match (cause, rules.policy) {
-            // The compatible service knows one code for all of them.
+            // PandaProbe knows one code for all of them.
             (Some(cause), Policy::Production) => cause,
             _ => Unjudged {
                 code: JudgeFailed::CODE.into(),

@@ -1,4 +1,4 @@
-//! `agent_consistency`: how steady is the agent over a session? (Specification, section 9.4.)
+//! `agent_consistency`: how steady is the agent over a session? As in PandaProbe.
 //!
 //! Only traces with `confidence` count. Their lack of confidence is made heavier by loops, wrong
 //! tools and incoherence, and taken as a root mean square over the session.

@@ -1,4 +1,4 @@
-//! `agent_reliability`: how bad are the worst steps of a session? (Specification, section 9.3.)
+//! `agent_reliability`: how bad are the worst steps of a session? As in PandaProbe.
 //!
 //! A step is as risky as its worst weighted signal; the score is one minus the mean risk of the
 //! riskiest 15 % of steps, with a tenth of weight on the single worst.

@@ -1,4 +1,4 @@
-//! `coherence`: does the output stay with the input? (Specification, section 6.)
+//! `coherence`: does the output stay with the input? As in PandaProbe.
 
 use super::{Metadata, NonFinite, clamp01, round4};
 

@@ -1,4 +1,4 @@
-//! `loop_detection`: does the agent say again what it said just before? (Specification, section 8.)
+//! `loop_detection`: does the agent say again what it said just before? As in PandaProbe.
 //!
 //! Each output is compared with those of the last traces of its session: cosine of the embeddings
 //! times overlap of the words. Both must be high, so that two answers of one form about different
@@ -59,7 +59,7 @@ pub struct Output<'a> {
     pub words: &'a [u64],
 }
 
-/// The threshold in force: an override of exactly 0 counts as not given (specification, section 8).
+/// The threshold in force: an override of exactly 0 counts as not given (as in PandaProbe).
 pub fn threshold(given: Option<f64>) -> f64 {
     match given {
         Some(t) if t != 0.0 => t,

@@ -1,6 +1,5 @@
 //! Metrics: one file each, plain functions over numbers, no I/O. The registry lists them all.
-//!
-//! Behaviour: the metric specification, sections 4 to 9.
+//! They give the scores that PandaProbe gives.
 
 pub mod agent_consistency;
 pub mod agent_reliability;

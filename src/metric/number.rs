@@ -1,4 +1,4 @@
-//! Rounding as stored scores have it (specification, section 4).
+//! Rounding as stored scores have it (as in PandaProbe).
 
 /// The decimal with 4 fraction digits nearest to the exact binary value of `x`, ties to even.
 /// Negative zero becomes zero; NaN and infinities are returned unchanged.

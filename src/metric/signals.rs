@@ -1,5 +1,4 @@
-//! Signals: the per-trace scores that session metrics fold, and their weights
-//! (specification, section 9.1).
+//! Signals: the per-trace scores that session metrics fold, and their weights (as in PandaProbe).
 
 use super::Metadata;
 

@@ -1,4 +1,4 @@
-//! Similarity of embeddings (specification, section 5). Everything is summed in f64.
+//! Similarity of embeddings (as in PandaProbe). Everything is summed in f64.
 
 /// An embedding, cosine or score was NaN or infinite; the metric fails with code `non_finite`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

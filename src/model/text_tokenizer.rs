@@ -17,6 +17,56 @@ pub struct TextTokenizer {
     max_tokens: usize,
     lowercase: bool,
     prompt: String,
+    /// Most characters of a word that the vocabulary is searched for; none where longer ones may have tokens too.
+    longest_word: Option<usize>,
+}
+
+/// Only in longer texts words are looked for that are too long: others are tokenised as they are.
+const LONG_TEXT: usize = 1 << 20;
+
+/// The length of words beyond which the tokenizer makes one unknown token of them, whatever they are. Known of WordPiece
+/// after BERT's own splitting, if no token of the user's can be inside a word.
+fn longest_word(tokenizer: &Tokenizer) -> Option<usize> {
+    use tokenizers::{ModelWrapper, NormalizerWrapper, PreTokenizerWrapper};
+    let ModelWrapper::WordPiece(words) = tokenizer.get_model() else {
+        return None;
+    };
+    let split = matches!(
+        tokenizer.get_pre_tokenizer(),
+        Some(PreTokenizerWrapper::BertPreTokenizer(_))
+    );
+    let normal = matches!(
+        tokenizer.get_normalizer(),
+        Some(NormalizerWrapper::BertNormalizer(_)) | None
+    );
+    let added = tokenizer.get_added_tokens_decoder();
+    let inside = added
+        .values()
+        .any(|token| token.content.bytes().all(|b| b.is_ascii_alphanumeric()));
+    (split && normal && !inside).then_some(words.max_input_chars_per_word)
+}
+
+/// The text with the ends of runs of ASCII letters and digits cut off that are longer than `most` twice.
+fn with_short_words(text: &str, most: usize) -> String {
+    let mut out = String::new();
+    let (mut run, mut from) = (0, None);
+    for (at, byte) in text.bytes().enumerate() {
+        run = if byte.is_ascii_alphanumeric() {
+            run + 1
+        } else {
+            0
+        };
+        match (run > 2 * most, from) {
+            (false, None) => from = Some(at),
+            (true, Some(start)) => {
+                out.push_str(&text[start..at]);
+                from = None;
+            }
+            _ => {}
+        }
+    }
+    out.push_str(from.map_or("", |start| &text[start..]));
+    out
 }
 
 impl TextTokenizer {
@@ -35,6 +85,7 @@ impl TextTokenizer {
             }))
             .map_err(bad)?;
         let this = Self {
+            longest_word: longest_word(&tokenizer),
             tokenizer,
             max_tokens: spec.max_tokens,
             lowercase: spec.lowercase,
@@ -67,6 +118,11 @@ impl TextTokenizer {
     /// # Errors
     /// A message if the tokenizer fails, which no text should make it do.
     pub fn ids(&self, text: &str) -> Result<Vec<u32>, String> {
+        let mut short = std::borrow::Cow::Borrowed(text);
+        if let Some(most) = self.longest_word.filter(|_| text.len() > LONG_TEXT) {
+            short = std::borrow::Cow::Owned(with_short_words(text, most));
+        }
+        let text = short.as_ref();
         let mut limit = self.max_tokens.saturating_mul(CHARACTERS_PER_TOKEN);
         loop {
             let (piece, at_space) = cut(text, limit);
@@ -107,5 +163,38 @@ fn cut(text: &str, limit: usize) -> (&str, bool) {
     match piece.rfind(char::is_whitespace) {
         Some(space) if space > end / 2 => (&piece[..space], true),
         _ => (piece, false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_beyond_all_length_are_one_unknown_token_in_long_and_short_texts() {
+        let folder = ModelFolder::shipped().unwrap();
+        let level = crate::encoder::cpu::Level::choose().unwrap();
+        let model = crate::model::Model::load(&folder, level, crate::encoder::Precision::F32);
+        let tokenizer = model.unwrap().tokenizer;
+        let most = tokenizer
+            .longest_word
+            .expect("the shipped tokenizer is BERT's");
+        for (long, short) in [
+            ("x".repeat(2 * LONG_TEXT), "x".repeat(most + 1)),
+            (
+                format!("so é{} it is, {}", "ab12".repeat(LONG_TEXT), "é".repeat(50)),
+                format!("so é{} it is, {}", "ab12".repeat(most), "é".repeat(50)),
+            ),
+        ] {
+            assert_eq!(
+                tokenizer.ids(&long).unwrap(),
+                tokenizer.ids(&short).unwrap()
+            );
+        }
+        // Words that are not too long stay what they are.
+        let text = format!("{} end", "word ".repeat(LONG_TEXT / 4));
+        assert_eq!(with_short_words(&text, most), text);
+        let cut = with_short_words(&format!("a {} b", "x".repeat(1000)), 100);
+        assert_eq!(cut, format!("a {} b", "x".repeat(200)));
     }
 }

@@ -144,21 +144,31 @@ pub(super) fn load_for_cpu(
     Ok((encoder, stored))
 }
 
-/// Loads the encoder for a device; also says how its weights are stored.
+/// Loads the encoder for a device, once for each of its lanes; also says how its weights are stored.
 #[cfg(feature = "candle")]
 pub(super) fn load_for_device(
     folder: &ModelFolder,
     spec: &Spec,
     tokenizer: &TextTokenizer,
     device: crate::encoder::candle::CandleDevice,
-) -> Result<(crate::encoder::candle::CandleBert, &'static str), ModelError> {
-    use crate::encoder::candle::CandleBert;
+) -> Result<(crate::encoder::candle::Lanes, &'static str), ModelError> {
+    use crate::encoder::candle::{CandleBert, CandleDevice, Lanes};
     let failed = |e: crate::encoder::EncodeError| folder.unsupported(e.to_string());
-    let place = |raw: Raw| device.linear(raw.weight, raw.bias).map_err(failed);
-    let (weights, stored) = load(folder, spec, &place, &place)?;
-    let encoder = CandleBert::new(device.clone(), spec.shape, weights, head(spec, tokenizer))
-        .map_err(failed)?;
-    Ok((encoder, stored))
+    let lane = |device: CandleDevice| {
+        let place = |raw: Raw| device.linear(raw.weight, raw.bias).map_err(failed);
+        let (weights, stored) = load(folder, spec, &place, &place)?;
+        let head = head(spec, tokenizer);
+        let encoder = CandleBert::new(device.clone(), spec.shape, weights, head);
+        Ok((encoder.map_err(failed)?, stored))
+    };
+    let more = (1..device.batches_at_once()).map(|_| device.another_lane().map_err(failed));
+    let more = more.collect::<Result<Vec<CandleDevice>, ModelError>>()?;
+    let (first, stored) = lane(device)?;
+    let others = more
+        .into_iter()
+        .map(|device| lane(device).map(|(lane, _)| lane));
+    let others = others.collect::<Result<Vec<CandleBert>, ModelError>>()?;
+    Ok((Lanes::new(first, others), stored))
 }
 
 fn head(spec: &Spec, tokenizer: &TextTokenizer) -> TextHead {

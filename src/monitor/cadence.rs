@@ -1,4 +1,4 @@
-//! Times: when a monitor runs next, and how instants are written (specification, sections 13 and 16).
+//! Times: when a monitor runs next, and how instants are written (as in PandaProbe).
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! Ticks: running what is due (specification, section 16).
+//! Ticks: running what is due (as in PandaProbe).
 //!
 //! A tick is a command that any scheduler calls every few minutes. For each monitor that is due, the
 //! time of its next run is stored first: a run that crashes is not tried again and again.

@@ -1,4 +1,4 @@
-//! Monitors: evaluations that run again and again (specification, sections 13 and 16).
+//! Monitors: evaluations that run again and again (as in PandaProbe).
 //!
 //! A monitor is a record in a folder: what to score, which targets, how many of them, and when. A tick
 //! runs what is due. Nothing here knows how a run is made.

@@ -1,4 +1,4 @@
-//! The record of a monitor, and what changes it (specification, section 16).
+//! The record of a monitor, and what changes it (as in PandaProbe).
 //!
 //! Everything here is pure: the time is an argument, nothing is read or written.
 

@@ -47,6 +47,7 @@ pub(super) fn judging(summary: &Summary) -> Value {
     json!({
         "traces": judge.traces,
         "passed_by_none": judge.passed_by_none,
+        "stopped": judge.stopped,
         "calls": judge.calls,
         "tokens": judge.spend.iter().map(tokens).sum::<u64>(),
         // The sum of nothing is a negative zero.

@@ -1,6 +1,7 @@
 //! Reports for people: HTML for the browser, text for the terminal.
 
 mod judging;
+mod paint;
 mod terminal;
 mod words;
 
@@ -10,6 +11,7 @@ use serde_json::json;
 use crate::metric::round4;
 use crate::run::{Rules, ShownSession, Summary};
 
+pub use paint::Paint;
 pub use terminal::{judges, text};
 pub use words::{brief, counted, plain};
 

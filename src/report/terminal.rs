@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::paint::Paint;
 use super::words::{brief, counted, grouped};
 use crate::run::Summary;
 
@@ -9,18 +10,21 @@ fn score(value: Option<f64>) -> String {
     value.map_or_else(|| "     –".into(), |v| format!("{v:.4}"))
 }
 
-/// The summary as text. Every number in it is in `summary.json` too.
-pub fn text(summary: &Summary) -> String {
+/// The most reasons of failures that are shown.
+const MOST_REASONS: usize = 5;
+
+/// The summary as text, in lines of 80 characters where data allows it. Every number in it is in `summary.json` too.
+pub fn text(summary: &Summary, paint: Paint) -> String {
     let mut out = String::new();
     // Writing to a String can't fail.
     let _ = write_counts(&mut out, summary);
-    let _ = write_metrics(&mut out, summary);
+    let _ = write_metrics(&mut out, summary, paint);
     let _ = write_judges(&mut out, summary);
     let _ = write_conversations(&mut out, summary);
     let _ = write_batches(&mut out, summary);
-    let _ = write_worst(&mut out, summary);
-    let _ = write_problems(&mut out, summary);
-    let _ = write_end(&mut out, summary);
+    let _ = write_worst(&mut out, summary, paint);
+    let _ = write_problems(&mut out, summary, paint);
+    let _ = write_end(&mut out, summary, paint);
     out
 }
 
@@ -78,24 +82,22 @@ fn write_counts(out: &mut String, s: &Summary) -> std::fmt::Result {
     Ok(())
 }
 
-fn write_metrics(out: &mut String, s: &Summary) -> std::fmt::Result {
-    writeln!(
-        out,
-        "\n{:<20} {:>8} {:>9} {:>7} {:>7} {:>7} {:>7} {:>7}  at or above",
-        "metric", "level", "scored", "mean", "min", "p10", "median", "p90"
-    )?;
+fn write_metrics(out: &mut String, s: &Summary, paint: Paint) -> std::fmt::Result {
+    let header = format!(
+        "{:<20} {:>10} {:>6} {:>6} {:>6} {:>6}  at or above",
+        "metric", "scored", "mean", "p10", "median", "p90"
+    );
+    writeln!(out, "\n{}", paint.head(&header))?;
     for m in &s.metrics {
         writeln!(
             out,
-            "{:<20} {:>8} {:>9} {:>7} {:>7} {:>7} {:>7} {:>7}  {} ≥ {}",
+            "{:<20} {:>10} {:>6} {:>6} {:>6} {:>6}  {} ≥ {}",
             m.name,
-            m.level,
             grouped(m.count),
-            score(m.mean),
-            score(m.min),
-            score(m.p10),
-            score(m.median),
-            score(m.p90),
+            score(m.mean).trim(),
+            score(m.p10).trim(),
+            score(m.median).trim(),
+            score(m.p90).trim(),
             grouped(m.passed),
             m.threshold
         )?;
@@ -207,27 +209,17 @@ fn write_conversations(out: &mut String, s: &Summary) -> std::fmt::Result {
     Ok(())
 }
 
-fn write_worst(out: &mut String, s: &Summary) -> std::fmt::Result {
+fn write_worst(out: &mut String, s: &Summary, paint: Paint) -> std::fmt::Result {
     if s.worst_sessions.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\nworst sessions")?;
+    writeln!(out, "\n{}", paint.head("worst sessions"))?;
     writeln!(
         out,
-        "{:>11} {:>11} {:>7}  session, flagged traces",
+        "{:>11} {:>11} {:>7}  session, and its worst step",
         "reliability", "consistency", "traces"
     )?;
     for w in &s.worst_sessions {
-        let flagged: Vec<String> = w
-            .flagged_traces
-            .iter()
-            .take(3)
-            .map(|id| brief(id))
-            .collect();
-        let more = match w.flagged_traces.len().saturating_sub(3) {
-            0 => String::new(),
-            more => format!(", and {more} more"),
-        };
         writeln!(
             out,
             "{:>11} {:>11} {:>7}  {}{}",
@@ -240,20 +232,24 @@ fn write_worst(out: &mut String, s: &Summary) -> std::fmt::Result {
                 None => String::new(),
             }
         )?;
-        if !flagged.is_empty() {
+        if let Some(step) = &w.worst_step {
+            let flagged = match w.flagged_traces.len() {
+                0 | 1 => String::new(),
+                more => format!(", {more} flagged"),
+            };
+            let found = format!("{} {:.4}", step.signal, step.value);
             writeln!(
                 out,
-                "{:>31}  flagged {}: {}{more}",
-                "",
-                w.flagged_traces.len(),
-                flagged.join(", ")
+                "    {} in {}{flagged}",
+                paint.odd(&found),
+                brief(&step.trace_id)
             )?;
         }
     }
     Ok(())
 }
 
-fn write_problems(out: &mut String, s: &Summary) -> std::fmt::Result {
+fn write_problems(out: &mut String, s: &Summary, paint: Paint) -> std::fmt::Result {
     let mut lines = Vec::new();
     for q in &s.quarantine {
         lines.push(format!(
@@ -261,6 +257,14 @@ fn write_problems(out: &mut String, s: &Summary) -> std::fmt::Result {
             counted(q.rows, "row", "rows"),
             q.code,
             brief(&q.example)
+        ));
+    }
+    for failure in s.failures.iter().take(MOST_REASONS) {
+        lines.push(format!(
+            "{} of {} failed: {}",
+            grouped(failure.count),
+            failure.metric,
+            brief(&failure.reason)
         ));
     }
     for (count, one, many) in [
@@ -299,6 +303,8 @@ fn write_problems(out: &mut String, s: &Summary) -> std::fmt::Result {
             lines.push(counted(count, one, many));
         }
     }
+    let stopped = s.judge.iter().flat_map(|judge| &judge.stopped);
+    lines.extend(stopped.map(|why| brief(why)));
     let flags = s.judge.as_ref().and_then(|j| j.passed_by_none.as_ref());
     lines
         .extend(flags.map(|flags| format!("nothing was judged: no trace passes {}", brief(flags))));
@@ -313,7 +319,7 @@ fn write_problems(out: &mut String, s: &Summary) -> std::fmt::Result {
         ));
     }
     if !lines.is_empty() {
-        writeln!(out, "\nnotes")?;
+        writeln!(out, "\n{}", paint.odd("notes"))?;
         lines
             .iter()
             .try_for_each(|line| writeln!(out, "  {line}"))?;
@@ -321,7 +327,7 @@ fn write_problems(out: &mut String, s: &Summary) -> std::fmt::Result {
     Ok(())
 }
 
-fn write_end(out: &mut String, s: &Summary) -> std::fmt::Result {
+fn write_end(out: &mut String, s: &Summary, paint: Paint) -> std::fmt::Result {
     let stages: Vec<String> = s
         .stages
         .iter()
@@ -329,7 +335,10 @@ fn write_end(out: &mut String, s: &Summary) -> std::fmt::Result {
         .collect();
     writeln!(out, "\ntime: {}", stages.join(", "))?;
     for gate in &s.gates {
-        let verdict = if gate.passed { "passed" } else { "FAILED" };
+        let verdict = match gate.passed {
+            true => paint.good("passed"),
+            false => paint.bad("FAILED"),
+        };
         writeln!(
             out,
             "gate {verdict}: mean {} {} (at least {})",

@@ -1,26 +1,38 @@
 //! `nightmill aggregate`: session scores from signals that exist already. No model is loaded.
 
-use std::path::PathBuf;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use arrow::array::{Array, AsArray, RecordBatch};
+
+use super::aggregated_traces::AggregatedTraces;
+use super::directory::MANIFEST;
 use super::engine::runtime;
+use super::finished::import_scores::IMPORT;
+use super::finished::imported_signals::imported_signals;
 use super::quarantine_rows;
 use super::score::{Stages, gate_results};
 use super::session_rows::{SessionCounts, SessionRows};
-use super::{EngineRequest, Rules, RunDirectory, RunError, Summary, manifest};
+use super::signals_file::GivenSignals;
+use super::{
+    Announced, Begun, EngineRequest, HistoryError, Rules, RunDirectory, RunError, Summary,
+    check_if_of_run, manifest, read_run,
+};
 use crate::engine::{
     EngineOptions, SessionPlan, Tap, engine_session, for_each_batch, given_signals, traces_table,
 };
 use crate::metric::{ALL, Method, SIGNALS};
 use crate::trace::{
-    BatchLimits, Code, ColumnMap, OnBadFile, Quarantine, ReadOptions, SourceFormat, TraceColumns,
-    TraceSource, discover, repeated_trace_ids,
+    BatchLimits, Code, ColumnMap, OnBadFile, Quarantine, ReadOptions, Repeats, SourceFormat,
+    TraceColumns, TraceSource, discover, repeated_trace_ids,
 };
 
 /// A validated request.
 #[derive(Clone, Debug)]
 pub struct AggregateRequest {
-    /// Files, folders and globs with `trace_id`, `session_id`, `started_at` and signals.
+    /// Files, folders and globs with `trace_id`, `session_id`, `started_at` and signals; run directories, whose table
+    /// `traces` is read; and directories of imported scores, whose signals go before those of the tables.
     pub paths: Vec<String>,
     /// Read only files of this format.
     pub format: Option<SourceFormat>,
@@ -43,8 +55,22 @@ pub struct AggregateRequest {
 /// # Errors
 /// [`RunError`]; no directory is left then.
 pub fn aggregate(request: &AggregateRequest) -> Result<(Summary, PathBuf), RunError> {
+    let mut begun = None;
+    let result = make(request, &mut begun);
+    super::score::tell(begun, &result);
+    result
+}
+
+fn make(
+    request: &AggregateRequest,
+    begun: &mut Option<Begun>,
+) -> Result<(Summary, PathBuf), RunError> {
     let mut stages = Stages::new();
-    let files = discover(&request.paths, request.format)?;
+    let given = Given::of(&request.paths)?;
+    let files = discover(&given.paths, request.format)?;
+    for file in &files {
+        check_if_of_run(&file.path).map_err(|e| RunError::Request(e.to_string()))?;
+    }
     let reading = |signals: Vec<String>| ReadOptions {
         columns: TraceColumns {
             input: false,
@@ -73,16 +99,28 @@ pub fn aggregate(request: &AggregateRequest) -> Result<(Summary, PathBuf), RunEr
     }
     let inputs: Vec<PathBuf> = files.iter().map(|file| file.path.clone()).collect();
     let run = RunDirectory::create(&request.out, request.overwrite, &inputs)?;
+    let announced = Announced {
+        command: "aggregate",
+        metric_names: &request.rules.metrics,
+        monitor_id: None,
+    };
+    *begun = Begun::announce(&request.out, announced);
     let ids = || TraceSource::open(files.clone(), reading(Vec::new()), Arc::default());
-    let repeated = repeated_trace_ids(ids, request.engine.index_memory() / 32)?;
+    let repeated = repeated_trace_ids(ids, request.engine.index_memory() / 32, Repeats::Any)?;
     let merge_repeated = !repeated.is_empty();
     stages.end("open and check");
     let runtime = runtime(request.engine.threads)?;
-    let (traces, without_session, sessions) =
-        runtime.block_on(execute(request, &run, Arc::clone(&source), merge_repeated))?;
+    let (seen, sessions) = runtime.block_on(execute(
+        request,
+        &run,
+        Arc::clone(&source),
+        merge_repeated,
+        &given.signals,
+    ))?;
     stages.end("aggregate and write");
 
     let (rows_read, quarantined) = (source.rows_read(), quarantine.rows());
+    let traces = seen.traces;
     let merged = rows_read
         .checked_sub(quarantined + traces)
         .filter(|merged| *merged == 0 || merge_repeated)
@@ -103,7 +141,7 @@ pub fn aggregate(request: &AggregateRequest) -> Result<(Summary, PathBuf), RunEr
         rows_read,
         traces,
         sessions: sessions.sessions,
-        traces_without_session: without_session,
+        traces_without_session: seen.without_session,
         empty_session_ids: source.empty_session_ids(),
         merged_duplicates: merged,
         quarantined,
@@ -116,7 +154,7 @@ pub fn aggregate(request: &AggregateRequest) -> Result<(Summary, PathBuf), RunEr
         pending_signals: 0,
         judge: None,
         non_finite_signals: source.non_finite_signals(),
-        unmatched_signals: 0,
+        unmatched_signals: given.signals.ids().len() as u64 - seen.with_imported,
         sessions_without_evidence: sessions.without_evidence.clone(),
         evidence_required: rules.null_without_evidence,
         texts: 0,
@@ -131,6 +169,7 @@ pub fn aggregate(request: &AggregateRequest) -> Result<(Summary, PathBuf), RunEr
             .map(|m| distribution(m.name).summarise(m, rules.threshold(m.name)))
             .collect(),
         worst_sessions: sessions.worst.clone(),
+        failures: Vec::new(),
         quarantine: quarantine_rows::summarise(&entries),
         gates: gate_results(rules, |metric| distribution(metric).mean()),
         stages: stages.list,
@@ -141,11 +180,97 @@ pub fn aggregate(request: &AggregateRequest) -> Result<(Summary, PathBuf), RunEr
         "aggregate",
         &source,
         rules,
-        manifest::Origins::default(),
+        manifest::Origins {
+            signals: given.imports.as_deref(),
+            ..manifest::Origins::default()
+        },
         &summary,
     )?;
     drop(runtime);
     Ok((summary, run.commit()?))
+}
+
+/// What was given to aggregate.
+struct Given {
+    /// Tables with signals.
+    paths: Vec<String>,
+    /// Signals among imported scores.
+    signals: GivenSignals,
+    /// Where those are from; none if there are none.
+    imports: Option<String>,
+}
+
+impl Given {
+    /// Tells run directories from other paths.
+    fn of(paths: &[String]) -> Result<Self, RunError> {
+        let failed = |e: HistoryError| RunError::Request(e.to_string());
+        let (mut tables, mut imports) = (Vec::new(), Vec::new());
+        for given in paths {
+            let folder = Path::new(given);
+            if !folder.join(MANIFEST).is_file() {
+                tables.push(given.clone());
+                continue;
+            }
+            let run = read_run(folder).map_err(failed)?;
+            match folder.join("traces").is_dir() {
+                true => tables.push(folder.join("traces").display().to_string()),
+                false if run.command == IMPORT => imports.push(run),
+                false => {
+                    return Err(RunError::Request(format!(
+                        "the run `{given}` has no table `traces`, whose signals could be aggregated; name a run of `score`"
+                    )));
+                }
+            }
+        }
+        if tables.is_empty() {
+            return Err(RunError::Request(
+                "imported scores alone say nothing of sessions; name the run that they are of too"
+                    .into(),
+            ));
+        }
+        let names: Vec<String> = imports
+            .iter()
+            .map(|run| run.path.display().to_string())
+            .collect();
+        Ok(Self {
+            paths: tables,
+            signals: imported_signals(&imports).map_err(failed)?,
+            imports: (!names.is_empty()).then(|| names.join(", ")),
+        })
+    }
+}
+
+/// What passed through the plan.
+#[derive(Default)]
+struct Seen {
+    traces: u64,
+    without_session: u64,
+    /// Traces with an imported signal.
+    with_imported: u64,
+}
+
+/// Watches the rows of the plan: counts and writes them.
+struct Watch {
+    seen: Seen,
+    imported: HashSet<String>,
+    rows: AggregatedTraces,
+}
+
+impl Watch {
+    fn see(&mut self, batch: &RecordBatch) -> Result<(), RunError> {
+        let nulls = batch
+            .column_by_name("session_id")
+            .map_or(0, |c| c.null_count());
+        self.seen.traces += batch.num_rows() as u64;
+        self.seen.without_session += nulls as u64;
+        if !self.imported.is_empty()
+            && let Some(ids) = batch.column_by_name("trace_id")
+        {
+            let ids = ids.as_string::<i32>().iter().flatten();
+            self.seen.with_imported += ids.filter(|id| self.imported.contains(*id)).count() as u64;
+        }
+        self.rows.write(batch)
+    }
 }
 
 async fn execute(
@@ -153,7 +278,8 @@ async fn execute(
     run: &RunDirectory,
     source: Arc<TraceSource>,
     merge_repeated: bool,
-) -> Result<(u64, u64, SessionCounts), RunError> {
+    imported: &GivenSignals,
+) -> Result<(Seen, SessionCounts), RunError> {
     let rules: &Rules = &request.rules;
     let context = engine_session(&EngineOptions {
         threads: request.engine.threads,
@@ -168,20 +294,24 @@ async fn execute(
         "traces",
         Arc::new(traces_table(source, request.engine.threads)?),
     )?;
-    let sorted = given_signals(&context, merge_repeated).await?;
+    if !imported.names.is_empty() {
+        context.register_table("signals", imported.table()?)?;
+    }
+    let sorted = given_signals(&context, merge_repeated, &imported.names).await?;
     let sorted = sorted.create_physical_plan().await?;
-    let counts = Arc::new(Mutex::new((0u64, 0u64)));
+    let watch = Arc::new(Mutex::new(Some(Watch {
+        seen: Seen::default(),
+        imported: imported.ids(),
+        rows: AggregatedTraces::create(run, &rules.weights)?,
+    })));
     let tap = {
-        let counts = Arc::clone(&counts);
+        let watch = Arc::clone(&watch);
         Tap::new(sorted, move |batch| {
-            use arrow::array::Array;
-            let nulls = batch
-                .column_by_name("session_id")
-                .map_or(0, |c| c.null_count());
-            let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
-            counts.0 += batch.num_rows() as u64;
-            counts.1 += nulls as u64;
-            Ok(())
+            let mut watch = watch.lock().unwrap_or_else(PoisonError::into_inner);
+            match watch.as_mut() {
+                Some(watch) => watch.see(batch).map_err(crate::engine::external),
+                None => Ok(()),
+            }
         })
     };
     let plan = SessionPlan {
@@ -195,6 +325,8 @@ async fn execute(
         rows.write(&batch).map_err(crate::engine::external)
     })
     .await?;
-    let (traces, without_session) = *counts.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok((traces, without_session, rows.finish(0)?))
+    let watch = watch.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let watch = watch.ok_or_else(|| RunError::Plan("the rows were counted twice".into()))?;
+    watch.rows.finish()?;
+    Ok((watch.seen, rows.finish(0)?))
 }

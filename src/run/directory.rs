@@ -41,14 +41,14 @@ pub struct RunDirectory {
 }
 
 /// The folder that a target is in.
-fn parent_of(target: &Path) -> PathBuf {
+pub(super) fn parent_of(target: &Path) -> PathBuf {
     match target.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
         _ => PathBuf::from("."),
     }
 }
 
-fn name_of(target: &Path) -> Result<String, RunError> {
+pub(super) fn name_of(target: &Path) -> Result<String, RunError> {
     let name = target.file_name().map(|n| n.to_string_lossy().into_owned());
     name.ok_or_else(|| {
         RunError::Request(format!(
@@ -138,7 +138,7 @@ impl RunDirectory {
             let _ = self.partial.keep();
         }
         // The new name is on disk before the guard removes the old run.
-        sync_folder(&parent_of(&self.target))?;
+        sync_name(&self.target)?;
         let _ = fs::remove_file(self.target.join(LOCK));
         Ok(self.target)
     }
@@ -170,6 +170,15 @@ fn sync_folder(folder: &Path) -> Result<(), RunError> {
         }
         _ => Ok(()),
     }
+}
+
+/// Waits until the name of what was just moved to `target` is on disk. If that fails, what is there is whole.
+fn sync_name(target: &Path) -> Result<(), RunError> {
+    sync_folder(&parent_of(target)).map_err(|e| {
+        let problem =
+            format!("it is written and whole, but a loss of power may still undo its name: {e}");
+        RunError::write(target, problem)
+    })
 }
 
 /// Removes a folder that has a lock file: the lock last, so that a clean-up that is killed can be told from a run.
@@ -280,6 +289,33 @@ fn check_inputs(target: &Path, inputs: &[PathBuf]) -> Result<(), RunError> {
     }
 }
 
+/// Removes a run directory: at once under its name, then file by file.
+///
+/// # Errors
+/// If it holds what is no part of a run, or can't be removed.
+pub fn delete_run(folder: &Path) -> Result<(), RunError> {
+    let shown = folder.display();
+    let entries = fs::read_dir(folder).map_err(|e| RunError::write(folder, e))?;
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if !CONTENT.contains(&&*name) {
+            return Err(RunError::Request(format!(
+                "`{shown}` holds `{name}`, which is no part of a run; move it away first"
+            )));
+        }
+    }
+    // Under a name that the next run cleans up, should this process die.
+    let hidden = format!(
+        ".{}{PARTIAL}deleted-{}",
+        name_of(folder)?,
+        std::process::id()
+    );
+    let hidden = parent_of(folder).join(hidden);
+    fs::rename(folder, &hidden).map_err(|e| RunError::write(folder, e))?;
+    fs::remove_dir_all(&hidden).map_err(|e| RunError::write(&hidden, e))
+}
+
 /// Removes partial outputs whose process is gone: nobody holds their lock. A directory's lock is the
 /// file in it, a file is its own.
 fn remove_leftovers(parent: &Path) {
@@ -388,7 +424,7 @@ impl PartialFile {
             false => self.partial.persist_noclobber(&self.target),
         };
         moved.map_err(|e| RunError::write(&self.target, e.error))?;
-        sync_folder(&parent_of(&self.target))?;
+        sync_name(&self.target)?;
         Ok(self.target)
     }
 }

@@ -261,6 +261,7 @@ fn open_cache(request: &EngineRequest, model: &Model) -> Result<Option<Embedding
         model_sha256: model.sha256.clone(),
         precision: model.encoder.precision().into(),
         device: model.encoder.device(),
+        revision: model.encoder.revision(),
     };
     let (dim, memory) = (model.encoder.dim(), request.memory_limit / 16);
     match EmbeddingCache::open(&root, &key, dim, request.cache_size, memory) {

@@ -26,6 +26,71 @@ pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), RunE
     std::fs::write(path, text).map_err(|e| RunError::write(path, e))
 }
 
+/// The last member of a manifest: the hash of its text, with zeros in the place of the hash.
+const CHECK: &str = "check";
+const UNCHECKED: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+/// Writes a manifest, with a check over its own text.
+pub(super) fn write_sealed(path: &Path, manifest: &Value) -> Result<(), RunError> {
+    let mut manifest = manifest.clone();
+    if let Some(members) = manifest.as_object_mut() {
+        members.shift_remove(CHECK);
+        members.insert(CHECK.into(), UNCHECKED.into());
+    }
+    let mut text = serde_json::to_string_pretty(&manifest).map_err(|e| RunError::write(path, e))?;
+    text.push('\n');
+    if let Some(at) = text.rfind(UNCHECKED) {
+        let check = blake3::hash(text.as_bytes()).to_hex();
+        text.replace_range(at..at + UNCHECKED.len(), &check);
+    }
+    std::fs::write(path, text).map_err(|e| RunError::write(path, e))
+}
+
+/// What the check of a manifest says.
+pub(super) enum Sealed {
+    Whole,
+    /// There is none: an earlier version wrote the manifest.
+    Unsealed,
+    Broken,
+}
+
+/// Looks at the check in a manifest's text.
+pub(super) fn sealed(text: &[u8]) -> Sealed {
+    let Ok(text) = std::str::from_utf8(text) else {
+        return Sealed::Broken;
+    };
+    let member = format!("\"{CHECK}\": \"");
+    let Some(at) = text.rfind(&member).map(|at| at + member.len()) else {
+        return Sealed::Unsealed;
+    };
+    let (before, rest) = text.split_at(at);
+    let Some((found, after)) = rest.split_at_checked(UNCHECKED.len()) else {
+        return Sealed::Broken;
+    };
+    let mut hasher = blake3::Hasher::new();
+    for part in [before, UNCHECKED, after] {
+        hasher.update(part.as_bytes());
+    }
+    match hasher.finalize().to_hex().as_str() == found {
+        true => Sealed::Whole,
+        false => Sealed::Broken,
+    }
+}
+
+/// Length and BLAKE3 hash of a file.
+pub(super) fn hash_of(path: &Path) -> std::io::Result<(u64, String)> {
+    let mut file = std::fs::File::open(path)?;
+    let (mut hash, mut buffer, mut bytes) = (blake3::Hasher::new(), vec![0; 1 << 16], 0);
+    loop {
+        let count = file.read(&mut buffer)?;
+        if count == 0 {
+            return Ok((bytes, hash.finalize().to_hex().to_string()));
+        }
+        hash.update(&buffer[..count]);
+        bytes += count as u64;
+    }
+}
+
 /// Length and BLAKE3 hash of every result file.
 pub(super) fn checksums(run: &Path) -> Result<BTreeMap<String, File>, RunError> {
     let mut files = BTreeMap::new();
@@ -37,24 +102,9 @@ pub(super) fn checksums(run: &Path) -> Result<BTreeMap<String, File>, RunError> 
         if !entry.file_type().is_file() || hidden {
             continue;
         }
-        let failed = |e: std::io::Error| RunError::write(entry.path(), e);
-        let mut file = std::fs::File::open(entry.path()).map_err(failed)?;
-        let (mut hash, mut buffer, mut bytes) = (blake3::Hasher::new(), vec![0; 1 << 16], 0);
-        loop {
-            let count = file.read(&mut buffer).map_err(failed)?;
-            if count == 0 {
-                break;
-            }
-            hash.update(&buffer[..count]);
-            bytes += count as u64;
-        }
-        files.insert(
-            name.to_string_lossy().into_owned(),
-            File {
-                bytes,
-                blake3: hash.finalize().to_hex().to_string(),
-            },
-        );
+        let hashed = hash_of(entry.path()).map_err(|e| RunError::write(entry.path(), e));
+        let (bytes, blake3) = hashed?;
+        files.insert(name.to_string_lossy().into_owned(), File { bytes, blake3 });
     }
     Ok(files)
 }
@@ -113,7 +163,7 @@ pub(super) fn write_of_inputs(
         "inputs": inputs.collect::<Vec<_>>(),
         "files": checksums(folder.path())?,
     });
-    write_json(&folder.path().join(MANIFEST), &manifest)
+    write_sealed(&folder.path().join(MANIFEST), &manifest)
 }
 
 fn now() -> String {
@@ -203,5 +253,5 @@ pub(super) fn write_over<'f>(
             manifest.insert("request".into(), json!(request));
         }
     }
-    write_json(&run.path().join(MANIFEST), &manifest)
+    write_sealed(&run.path().join(MANIFEST), &manifest)
 }

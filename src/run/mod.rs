@@ -1,6 +1,8 @@
 //! Runs: from a request to a finished run directory.
 
 mod aggregate;
+mod aggregated_traces;
+mod begun;
 mod columns;
 mod conversations;
 mod directory;
@@ -25,37 +27,42 @@ mod trace_rows;
 mod worst;
 
 pub use aggregate::{AggregateRequest, aggregate};
+pub use begun::{Announced, Begun, BegunRun, BegunStatus, begun_runs};
 pub use conversations::from_tables::{TurnsRequest, judge_turns};
 pub use conversations::planned::{PlannedTables, plan_turns};
 pub use conversations::tabled_sessions::TableCounts;
 pub use conversations::{ConversationRequest, ConversationSummary};
-pub use directory::{PartialFile, RunDirectory};
+pub use directory::{PartialFile, RunDirectory, delete_run};
 pub use embed::{EmbedRequest, EmbedSummary, embed};
 pub use engine::{CacheChoice, EngineRequest, Gpu, Target, load_service};
 pub use error::RunError;
 pub use finished::comparison_tables::{comparison_folder, write_comparison};
-pub use finished::edit_scores::{Edited, edit_scores};
+pub use finished::edit_scores::{Edit, Edited, edit_scores};
 pub use finished::explanation::{Explanation, explain};
 pub use finished::history::{
-    HistoryError, RunStatus, ScoreQuery, StoredRun, find_runs, read_run, read_scores,
-    stored_metrics,
+    HistoryError, RunStatus, ScoreQuery, StoredRun, find_runs, find_runs_below, read_run,
+    read_scores, read_told, stored_metrics,
 };
 pub use finished::import_scores::{Imported, ScoresError, import_scores};
 pub use finished::judged_comparison::{JudgedComparison, compare_judged};
 pub use finished::judged_runs::{ConversationFigures, JudgedRun, holds_conversations, read_judged};
+pub use finished::keep_scores::keep_scores;
 pub use finished::lineage::{LeftOut, RunMark, leave_out_retried};
 pub use finished::manual_rows::RowError;
 pub use finished::retry::{Retry, RetryError};
 pub use finished::run_record::RunRecord;
+pub use finished::verify::{FaultyFile, FileFault, VerifiedRun, check_if_of_run, verify_run};
 pub use judging::cap_use::CapUse;
 pub use judging::metric_draft::draft_metric;
 pub use judging::plan::{PlanSummary, PlannedMetric, plan};
+pub use judging::prompt_preview::{PreviewedPrompt, PreviewedTrace, preview_prompts};
 pub use judging::request::{BatchRules, JudgeRequest};
 pub use judging::summary::{JudgeSummary, JudgedMetricSummary};
 pub use request_record::{RecordedFile, RequestRecord, TablesRecord};
 pub use score::{Progress, ScoreRequest, score};
 pub use summary::{
-    Distribution, Gate, GateResult, MetricSummary, QuarantineSummary, Summary, WorstSession,
+    Distribution, FailureSummary, Gate, GateResult, MetricSummary, QuarantineSummary, Summary,
+    WorstSession, WorstStep,
 };
 pub use targets::any_match;
 pub use worst::ShownSession;
@@ -73,7 +80,7 @@ pub struct Rules {
     pub weights: crate::metric::SignalWeights,
     /// What a JSON cell's text is.
     pub text_mode: crate::text::TextMode,
-    /// A session without evaluable trace scores 1 (as the compatible services do) or null.
+    /// A session without evaluable trace scores 1 (as in PandaProbe) or null.
     pub null_without_evidence: bool,
     /// Minimum means that the run must reach.
     pub gates: Vec<Gate>,

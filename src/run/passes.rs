@@ -26,7 +26,7 @@ use crate::run::judging::request::JudgeRequest;
 use crate::run::judging::summary::{self, JudgeSummary};
 use crate::run::judging::traces;
 use crate::trace::{
-    BatchLimits, DocumentSource, ReadOptions, SourceFile, TraceColumns, TraceSource,
+    BatchLimits, DocumentSource, ReadOptions, Repeats, SourceFile, TraceColumns, TraceSource,
     repeated_trace_ids,
 };
 
@@ -58,7 +58,12 @@ pub(super) fn documents(
             Arc::default(),
         )
     };
-    let repeated = repeated_trace_ids(open, most)?;
+    // Who reads documents merges the rows of each id; all others only want to know whether there is something to merge.
+    let asked = match request.judge.is_some() || request.targets.is_some() {
+        true => Repeats::Each,
+        false => Repeats::Any,
+    };
+    let repeated = repeated_trace_ids(open, most, asked)?;
     let (map, on_bad_file) = (request.map.clone(), request.on_bad_file);
     Ok(DocumentSource::new(files, map, on_bad_file, repeated))
 }

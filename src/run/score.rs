@@ -11,8 +11,8 @@ use super::session_rows::SessionCounts;
 use super::signals_file::GivenSignals;
 use super::trace_rows::TraceCounts;
 use super::{
-    Distribution, EngineRequest, GateResult, RequestRecord, Retry, Rules, RunDirectory, RunError,
-    Summary, load_service, manifest, worst,
+    Announced, Begun, Distribution, EngineRequest, GateResult, RequestRecord, Retry, Rules,
+    RunDirectory, RunError, Summary, load_service, manifest, worst,
 };
 use crate::embed::{EmbeddingCounts, EmbeddingService};
 use crate::metric::CONVERSATION;
@@ -140,6 +140,26 @@ impl Stages {
 /// # Errors
 /// [`RunError`]; no directory is left then.
 pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, PathBuf), RunError> {
+    let mut begun = None;
+    let result = make(request, progress, &mut begun);
+    tell(begun, &result);
+    result
+}
+
+/// Ends the record of a run that has begun.
+pub(super) fn tell<T>(begun: Option<Begun>, result: &Result<T, RunError>) {
+    match (begun, result) {
+        (None, _) => {}
+        (Some(begun), Ok(_)) => begun.done(),
+        (Some(begun), Err(error)) => begun.failed(&error.to_string()),
+    }
+}
+
+fn make(
+    request: &ScoreRequest,
+    progress: &Progress,
+    begun: &mut Option<Begun>,
+) -> Result<(Summary, PathBuf), RunError> {
     let mut stages = Stages::new();
     progress.enter("opening files");
     request.engine.check()?;
@@ -183,6 +203,13 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
     let run = RunDirectory::create(&request.out, request.overwrite, &inputs)?;
     let documents = Arc::new(passes::documents(request, files.clone())?);
     let targets = passes::targets(request, &documents)?;
+    let nothing = targets.as_ref().is_some_and(|targets| targets.is_empty());
+    if nothing && request.monitor_id.is_none() && request.retry().is_none() {
+        return Err(RunError::Request(
+            "no trace is chosen: none passes --filters, --tags and ids, or --sample takes none"
+                .into(),
+        ));
+    }
     let source = Arc::new(match &targets {
         None => source,
         Some(targets) => source.keep_only(Arc::clone(targets)),
@@ -204,6 +231,15 @@ pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, Pa
         Some(path) => runtime.block_on(GivenSignals::read(path))?,
         None => GivenSignals::none(),
     };
+    if request.monitor_id.is_none() {
+        // Everything that was asked for is there. Whoever runs a monitor has announced it before.
+        let announced = Announced {
+            command: "score",
+            metric_names: &request.metric_names,
+            monitor_id: None,
+        };
+        *begun = Begun::announce(&request.out, announced);
+    }
     let mut given_ids = given.ids();
     if let Some(targets) = &targets {
         given_ids.retain(|trace_id| targets.contains(trace_id));
@@ -439,6 +475,7 @@ fn summarise(
             .then(|| (embedding.tokens as f64 / embedding.embed_seconds).round()),
         metrics,
         gates: gate_results(rules, |metric| distribution(metric).mean()),
+        failures: traces.failures(),
         worst_sessions: sessions.worst,
         quarantine: Vec::new(),
         stages: Vec::new(),

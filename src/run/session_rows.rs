@@ -9,12 +9,14 @@ use arrow::array::{
     StringBuilder, StructArray,
 };
 use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema, SchemaRef, TimeUnit};
+use serde_json::Value;
 
 use super::score_rows::{AUTOMATED, ModelLabel, NO_EVIDENCE, ScoreRow, ScoreRows, scores_schema};
-use super::summary::WorstSession;
+use super::summary::{WorstSession, WorstStep};
 use super::table_writer::{TableWriter, part_path};
 use super::trace_rows::column;
 use super::{Distribution, Rules, RunDirectory, RunError};
+use crate::metric::{SignalWeights, round4};
 use crate::run::judging::judgements::Status;
 
 /// How many sessions the summary and the report show.
@@ -61,7 +63,8 @@ pub(super) struct SessionCounts {
 }
 
 impl SessionCounts {
-    fn consider(&mut self, session: WorstSession) {
+    /// Takes a session into the list of the worst, if it is one of them; then `step` finds its worst step.
+    fn consider(&mut self, session: WorstSession, step: impl FnOnce() -> Option<WorstStep>) {
         let badness = |s: &WorstSession| {
             (
                 s.agent_reliability.unwrap_or(2.0),
@@ -82,7 +85,14 @@ impl SessionCounts {
             .worst
             .partition_point(|other| order(other, &session).is_lt());
         if at < WORST {
-            self.worst.insert(at, session);
+            let worst_step = step();
+            self.worst.insert(
+                at,
+                WorstSession {
+                    worst_step,
+                    ..session
+                },
+            );
             self.worst.truncate(WORST);
         }
     }
@@ -215,14 +225,19 @@ impl SessionRows {
             flagged_ids.append(flagged.is_some());
             self.counts.sessions += 1;
             let count = traces.value(row).unsigned_abs();
-            self.counts.consider(WorstSession {
+            let session = WorstSession {
                 session_id: session_id.to_owned(),
                 project_id: project_id.map(str::to_owned),
                 agent_reliability: shown[0],
                 agent_consistency: shown[1],
                 traces: count,
                 flagged_traces: flagged.unwrap_or_default(),
+                worst_step: None,
                 first_row: self.counts.rows,
+            };
+            let weights = &self.rules.weights;
+            self.counts.consider(session, || {
+                worst_step(metrics[0].1.as_ref()?.row(row)?.details, weights)
             });
             self.counts.rows += count;
         }
@@ -247,6 +262,49 @@ impl SessionRows {
             rows.finish()?,
         ))
     }
+}
+
+/// The riskiest step in the details of a reliability, and the signal that weighs most in it; the first of equal ones.
+fn worst_step(details: &str, weights: &SignalWeights) -> Option<WorstStep> {
+    /// Signals and their risks as details name them.
+    const RISKS: [(&str, &str); 4] = [
+        ("confidence", "confidence_risk"),
+        ("loop_detection", "loop_risk"),
+        ("tool_correctness", "tool_risk"),
+        ("coherence", "coherence_risk"),
+    ];
+    let details: Value = serde_json::from_str(details).ok()?;
+    let steps = details["per_trace_signals"].as_object()?;
+    let mut worst: Option<(f64, &String, &Value)> = None;
+    for (id, step) in steps {
+        let risk = step["step_risk"].as_f64()?;
+        if worst.is_none_or(|(most, _, _)| risk > most) {
+            worst = Some((risk, id, step));
+        }
+    }
+    let (_, trace_id, step) = worst?;
+    let weight = |signal: &str| {
+        weights
+            .iter()
+            .find(|(name, _)| *name == signal)
+            .map_or(1.0, |(_, w)| w)
+    };
+    let mut heaviest: Option<(f64, &str, f64)> = None;
+    for (signal, risk) in RISKS {
+        let Some(risk) = step[risk].as_f64() else {
+            continue;
+        };
+        let weighted = risk * weight(signal);
+        if heaviest.is_none_or(|(most, _, _)| weighted > most) {
+            heaviest = Some((weighted, signal, round4(1.0 - risk)));
+        }
+    }
+    let (_, signal, value) = heaviest?;
+    Some(WorstStep {
+        trace_id: trace_id.clone(),
+        signal: signal.to_owned(),
+        value,
+    })
 }
 
 /// A column of session metric structs.
@@ -297,5 +355,28 @@ impl<'a> SessionMetric<'a> {
                 .map(str::to_owned)
                 .collect()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_step_is_the_riskiest_trace_by_its_heaviest_signal() {
+        let details = r#"{"per_trace_signals": {
+            "a": {"coherence_risk": 0.2, "step_risk": 0.2},
+            "b": {"coherence_risk": 0.7, "tool_risk": 0.8, "step_risk": 0.7},
+            "c": {"coherence_risk": 0.7, "step_risk": 0.7}}}"#;
+        let weights = SignalWeights::with(&[]).unwrap();
+        let step = worst_step(details, &weights).unwrap();
+        // Tools weigh 0.8.
+        assert_eq!(
+            (step.trace_id.as_str(), step.signal.as_str()),
+            ("b", "coherence")
+        );
+        assert_eq!(step.value, 0.3);
+        assert_eq!(worst_step("{}", &weights), None);
+        assert_eq!(worst_step("no json", &weights), None);
     }
 }

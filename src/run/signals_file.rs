@@ -7,10 +7,10 @@ use arrow::array::{Array, ArrayRef, AsArray, Float64Builder, RecordBatch, String
 use arrow::datatypes::{DataType, Field, Float64Type, Schema};
 use datafusion::catalog::TableProvider;
 use datafusion::datasource::MemTable;
-use datafusion::prelude::SessionContext;
+use datafusion::prelude::{SessionConfig, SessionContext};
 
-use super::RunError;
-use crate::engine::FilesAsTables;
+use super::{RunError, check_if_of_run};
+use crate::engine::{CheckFile, FilesAsTables};
 use crate::metric::SIGNALS;
 use crate::trace::canonical_trace_id;
 
@@ -40,7 +40,10 @@ impl GivenSignals {
                 "signals file `{path}`: quotes in the name are not supported"
             )));
         }
-        let context = FilesAsTables::enable(SessionContext::new());
+        let check: CheckFile = Arc::new(|file| check_if_of_run(file).map_err(|e| e.to_string()));
+        // One partition: rows come as the file has them, so that messages can number them.
+        let config = SessionConfig::new().with_target_partitions(1);
+        let context = FilesAsTables::enable(SessionContext::new_with_config(config), Some(check));
         let in_file = |e: datafusion::error::DataFusionError| {
             RunError::Request(format!("signals file `{path}`: {}", RunError::from(e)))
         };
@@ -135,9 +138,10 @@ impl GivenSignals {
                     }
                     match value {
                         Some(earlier) if *earlier != found => {
+                            let first = first_row_of(batches, given.and_then(canonical_trace_id));
                             return Err(wrong(format!(
-                                ", column `{name}`, row {rows}: trace `{}` has {found} here and {earlier} in an \
-                                 earlier row; keep one of them",
+                                ", column `{name}`, row {rows}: trace `{}` has {found} here and {earlier} \
+                                 before, first in row {first}; keep one of them",
                                 given.unwrap_or_default()
                             )));
                         }
@@ -226,4 +230,16 @@ impl GivenSignals {
             vec![vec![batch]],
         )?))
     }
+}
+
+/// The first row with a trace id, in its canonical form.
+fn first_row_of(batches: &[RecordBatch], id: Option<String>) -> usize {
+    let ids = batches.iter().flat_map(|batch| {
+        let ids = arrow::compute::cast(batch.column(0), &DataType::Utf8).ok();
+        (0..batch.num_rows()).map(move |row| {
+            let ids = ids.as_ref()?.as_string::<i32>();
+            canonical_trace_id(ids.is_valid(row).then(|| ids.value(row))?)
+        })
+    });
+    ids.take_while(|found| *found != id).count()
 }

@@ -157,9 +157,33 @@ pub struct WorstSession {
     pub traces: u64,
     /// Traces whose step risk exceeds 0.5.
     pub flagged_traces: Vec<String>,
+    /// What weighs most in its reliability; none where that was not computed, or rests on nothing.
+    pub worst_step: Option<WorstStep>,
     /// Its first row in the traces table.
     #[serde(skip)]
     pub first_row: u64,
+}
+
+/// The riskiest trace of a session, and the signal that makes it so.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WorstStep {
+    /// The trace.
+    pub trace_id: String,
+    /// The signal.
+    pub signal: String,
+    /// Its value, from 0 to 1, 4 decimals.
+    pub value: f64,
+}
+
+/// Scores of a metric that failed for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FailureSummary {
+    /// The metric.
+    pub metric: String,
+    /// How many scores.
+    pub count: u64,
+    /// The reason of the first of them.
+    pub reason: String,
 }
 
 /// Rows set aside for one reason.
@@ -228,6 +252,8 @@ pub struct Summary {
     pub metrics: Vec<MetricSummary>,
     /// The worst sessions, worst first.
     pub worst_sessions: Vec<WorstSession>,
+    /// Why scores of traces failed, the most frequent reasons first.
+    pub failures: Vec<FailureSummary>,
     /// Reasons of quarantine.
     pub quarantine: Vec<QuarantineSummary>,
     /// Gates.
@@ -252,7 +278,8 @@ impl Summary {
     pub fn judge_was_silent(&self) -> bool {
         self.judge.as_ref().is_some_and(|judge| {
             let calls = judge.calls;
-            calls.failed > 0 && calls.answered == 0 && calls.from_ledger == 0
+            let failed = calls.failed > 0 || !judge.stopped.is_empty();
+            failed && calls.answered == 0 && calls.from_ledger == 0
         })
     }
 

@@ -1,4 +1,4 @@
-//! Choosing the targets of a run, before anything is computed (specification, sections 13 and 16).
+//! Choosing the targets of a run, before anything is computed (as in PandaProbe).
 //!
 //! A pass over small columns finds the traces of the targets; a session brings all of its traces, also those that its
 //! filters do not match. All other traces are neither embedded nor judged nor written. Beside the ids of the traces
@@ -10,7 +10,8 @@ use std::path::PathBuf;
 use super::conversations::from_traces::SessionKey;
 use super::{RunError, ScoreRequest, passes};
 use crate::selection::{
-    Ranking, SamplingRate, SessionFilters, SessionTally, TargetChoice, TargetFilters, TraceFacts,
+    Ids, Ranking, SamplingRate, SessionFilters, SessionTally, TargetChoice, TargetFilters,
+    TraceFacts,
 };
 use crate::trace::{DocumentSource, RepeatedIds, TraceError, discover};
 
@@ -31,11 +32,20 @@ pub(super) fn choose(
                     matching.push(trace_id.to_owned());
                 }
             })?;
+            if let Some(ids) = &filters.trace_ids {
+                let found: HashSet<&str> = matching.iter().map(String::as_str).collect();
+                tell_missing("trace", ids, |id| found.contains(id));
+            }
             let taken = ranking.sample(matching, choice.sampling_rate);
             Ok(taken.into_iter().collect())
         }
         TargetFilters::Session(filters) => {
             let sessions = matching_sessions(filters, documents)?;
+            if let Some(ids) = &filters.session_ids {
+                let found: HashSet<&str> =
+                    sessions.iter().map(|key| key.session_id.as_str()).collect();
+                tell_missing("session", ids, |id| found.contains(id));
+            }
             let taken = sample_of_sessions(sessions, |key| key, &ranking, choice.sampling_rate);
             let taken: HashSet<SessionKey> = taken.into_iter().collect();
             let mut traces = HashSet::new();
@@ -46,6 +56,18 @@ pub(super) fn choose(
             })?;
             Ok(traces)
         }
+    }
+}
+
+/// Says which of the named targets are not among those that pass.
+fn tell_missing(target: &str, ids: &Ids, found: impl Fn(&str) -> bool) {
+    let missing: Vec<&String> = ids.listed().iter().filter(|id| !found(id)).collect();
+    if let Some(first) = missing.first() {
+        tracing::warn!(
+            "{} of {} named {target}s are not there, or don't pass the filters; the first is {first:?}",
+            missing.len(),
+            ids.listed().len()
+        );
     }
 }
 
@@ -145,7 +167,7 @@ mod tests {
 
     use super::*;
     use crate::trace::{
-        BatchLimits, ColumnMap, OnBadFile, ReadOptions, TraceColumns, TraceSource,
+        BatchLimits, ColumnMap, OnBadFile, ReadOptions, Repeats, TraceColumns, TraceSource,
         repeated_trace_ids,
     };
 
@@ -183,7 +205,7 @@ mod tests {
             };
             TraceSource::open(files.clone(), options, Arc::default())
         };
-        let repeated = repeated_trace_ids(ids, 1000).unwrap();
+        let repeated = repeated_trace_ids(ids, 1000, Repeats::Each).unwrap();
         let documents = DocumentSource::new(
             files.clone(),
             ColumnMap::default(),

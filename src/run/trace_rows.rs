@@ -22,7 +22,7 @@ use table::{TraceColumns, traces_schema};
 
 use super::score_rows::{ANNOTATION, AUTOMATED, ModelLabel, ScoreRow, ScoreRows, scores_schema};
 use super::table_writer::TableWriter;
-use super::{Distribution, Rules, RunDirectory, RunError};
+use super::{Distribution, FailureSummary, Rules, RunDirectory, RunError};
 use crate::engine::unpack_loop_record;
 use crate::metric::agent_reliability::step_risk;
 use crate::metric::coherence::Coherence;
@@ -43,6 +43,39 @@ pub(super) struct TraceCounts {
     pub loop_detection: Distribution,
     /// Of judged metrics, by name.
     pub judged: BTreeMap<String, Distribution>,
+    /// How often a metric failed with a code, and the reason of the first time.
+    failures: BTreeMap<(String, String), (u64, String)>,
+}
+
+impl TraceCounts {
+    /// Most codes of failures that are told apart.
+    const MOST_CODES: usize = 100;
+
+    fn fail(&mut self, metric: &str, reason: &str) {
+        // Reasons of judges begin with a code: `timeout: …`.
+        let code = reason.split(':').next().unwrap_or_default();
+        let key = (metric.to_owned(), code.to_owned());
+        if let Some((count, _)) = self.failures.get_mut(&key) {
+            *count += 1;
+        } else if self.failures.len() < Self::MOST_CODES {
+            self.failures.insert(key, (1, reason.to_owned()));
+        }
+    }
+
+    /// Why scores failed, the most frequent reasons first.
+    pub fn failures(&self) -> Vec<FailureSummary> {
+        let mut failures: Vec<FailureSummary> = self
+            .failures
+            .iter()
+            .map(|((metric, _), (count, reason))| FailureSummary {
+                metric: metric.clone(),
+                count: *count,
+                reason: reason.clone(),
+            })
+            .collect();
+        failures.sort_by_key(|failure| std::cmp::Reverse(failure.count));
+        failures
+    }
 }
 
 /// Writes scored traces as they come out of the plan.
@@ -206,6 +239,7 @@ impl TraceRows {
             }
             Err(e) => {
                 self.counts.coherence.add_failure();
+                self.counts.fail(NAME, &e.to_string());
                 Scored::failure(e, &mut metadata)
             }
         };
@@ -247,6 +281,7 @@ impl TraceRows {
             }
             Err(e) => {
                 self.counts.loop_detection.add_failure();
+                self.counts.fail(NAME, &e.to_string());
                 Scored::failure(&e, &mut metadata)
             }
         };
@@ -256,6 +291,9 @@ impl TraceRows {
     }
 
     fn push_judgement(&mut self, scores: &mut ScoreRows, judgement: &Judgement, trace: Labels<'_>) {
+        if judgement.score.is_none() && judgement.status == Status::Failed {
+            self.counts.fail(&judgement.metric, &judgement.reason);
+        }
         let threshold = self.rules.threshold(&judgement.metric);
         let distribution = self
             .counts

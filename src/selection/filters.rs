@@ -1,4 +1,4 @@
-//! Filters: which traces and sessions a run evaluates (specification, section 13).
+//! Filters: which traces and sessions a run evaluates (as in PandaProbe).
 //!
 //! All filters given must hold. A key that is no filter is an error.
 

@@ -9,8 +9,7 @@ use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
 )]
 pub struct InstantError(String);
 
-/// Reads an ISO 8601 date or time. A date is its midnight; a time without zone is UTC (specification,
-/// section 13). A space may stand for the `T`, seconds may be left out.
+/// Reads an ISO 8601 date or time. A date is its midnight; a time without zone is UTC (as in PandaProbe). A space may stand for the `T`, seconds may be left out.
 ///
 /// # Errors
 /// [`InstantError`] for anything else.

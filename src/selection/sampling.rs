@@ -1,5 +1,4 @@
-//! Sampling of evaluation targets: repeatable, independent of order, and nested (specification,
-//! section 13).
+//! Sampling of evaluation targets: repeatable, independent of order, and nested (as in PandaProbe).
 //!
 //! Every id has a rank, a keyed hash of the seed and the id; a sample is the n ids of lowest rank. So
 //! the same seed gives the same sample on any machine, and a lower rate a subset of a higher one.

@@ -1,4 +1,4 @@
-//! The targets of a run: which traces or sessions it evaluates, where not all (specification, sections 13 and 16).
+//! The targets of a run: which traces or sessions it evaluates, where not all (as in PandaProbe).
 
 use serde::{Deserialize, Serialize};
 

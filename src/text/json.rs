@@ -3,11 +3,11 @@
 
 use jiter::{Jiter, Peek};
 
-/// Deeper documents are refused: the metric specification sets no depth, the stack does.
+/// Deeper documents are refused: PandaProbe sets no depth, the stack does.
 const MAX_DEPTH: usize = 200;
 
 /// A JSON value. Object keys keep stored order; a repeated key has its last value at the place of
-/// its first occurrence (specification, section 3).
+/// its first occurrence (as in PandaProbe).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Json {
     /// `null`
@@ -44,6 +44,40 @@ pub fn parse(json: &[u8]) -> Result<Json, JsonError> {
     let value = read_value(&mut reader, first, 0)?;
     reader.finish().map_err(|e| error(&reader, &e))?;
     Ok(value)
+}
+
+/// Reads exactly one JSON document; of an object only the members that `wanted` names are built. The others are checked
+/// and passed over, however large they are.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_members(json: &[u8], mut wanted: impl FnMut(&str) -> bool) -> Result<Json, JsonError> {
+    let mut reader = Jiter::new(json).with_allow_inf_nan();
+    let first = reader.peek().map_err(|e| error(&reader, &e))?;
+    if first != Peek::Object {
+        return parse(json);
+    }
+    let mut members = Members::default();
+    let mut key = match reader.known_object() {
+        Ok(key) => key.map(str::to_owned),
+        Err(e) => return Err(error(&reader, &e)),
+    };
+    while let Some(name) = key {
+        let peek = reader.peek().map_err(|e| error(&reader, &e))?;
+        match wanted(&name) {
+            true => {
+                let value = read_value(&mut reader, peek, 1)?;
+                members.insert(name, value);
+            }
+            false => reader.known_skip(peek).map_err(|e| error(&reader, &e))?,
+        }
+        key = match reader.next_key() {
+            Ok(key) => key.map(str::to_owned),
+            Err(e) => return Err(error(&reader, &e)),
+        };
+    }
+    reader.finish().map_err(|e| error(&reader, &e))?;
+    Ok(Json::Object(members.list))
 }
 
 fn error(reader: &Jiter<'_>, source: &jiter::JiterError) -> JsonError {
@@ -176,6 +210,26 @@ mod tests {
         };
         assert_eq!(members.len(), 100);
         assert_eq!(members[7], ("k7".into(), Json::String("again".into())));
+    }
+
+    #[test]
+    fn members_that_nobody_wants_are_checked_and_not_built() {
+        let text = br#"{"a": 1, "b": [{"c": "\u00e9", "d": [1.5, 2]}], "a": "last", "e": null}"#;
+        let read = |wanted: &str| parse_members(text, |name| wanted.contains(name)).unwrap();
+        let a = ("a".to_owned(), Json::String("last".into()));
+        assert_eq!(read("a"), Json::Object(vec![a.clone()]));
+        assert_eq!(read("ae"), Json::Object(vec![a, ("e".into(), Json::Null)]));
+        assert_eq!(read("abe"), parse(text).unwrap());
+        for bad in [
+            &b"{\"b\": [1,]}"[..],
+            b"{\"b\": 1",
+            b"{\"b\": nul}",
+            b"{\"b\": 1} x",
+            b"{b: 1}",
+        ] {
+            assert!(parse_members(bad, |_| false).is_err());
+        }
+        assert_eq!(parse_members(b"[1]", |_| false), parse(b"[1]"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Texts: from cell values to what is embedded, and from texts to word sets and identities.
 //!
-//! Nothing here reads files or knows models. Behaviour: the metric specification, sections 3 and 7.
+//! Nothing here reads files or knows models. What becomes of a value is what PandaProbe makes of it.
 
 mod content;
 mod identity;
@@ -10,14 +10,14 @@ mod word_set;
 
 pub use content::content_of;
 pub use identity::TextId;
-pub use json::{Json, JsonError, parse};
+pub use json::{Json, JsonError, parse, parse_members};
 pub use serialise::{push_json_string, push_number, to_text};
 pub use word_set::{WordSet, jaccard_of_texts, words};
 
 /// Which text of a JSON cell is embedded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TextMode {
-    /// The whole value, serialised as the compatible services do (specification, section 3).
+    /// The whole value, serialised as PandaProbe does.
     #[default]
     Compat,
     /// Only the contents of chat messages, without envelope and escapes. A different metric

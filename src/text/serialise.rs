@@ -1,5 +1,5 @@
-//! A JSON value as text, digit for digit the way the compatible services write it
-//! (specification, section 3: the defaults of Python's `json.dumps`).
+//! A JSON value as text, digit for digit the way PandaProbe writes it: the defaults of Python's
+//! `json.dumps`.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Word sets and their overlap (specification, section 7).
+//! Word sets and their overlap (as in PandaProbe).
 
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 
@@ -12,32 +12,50 @@ const STOP_WORDS: [&str; 70] = [
     "to", "too", "very", "was", "were", "will", "with", "would", "yet",
 ];
 
+/// Bytes of text that are lower-cased at once: a long text is never in memory a second time.
+const PIECE: usize = 1 << 16;
+
 /// The words of a text: lower-cased (full Unicode mapping), maximal runs of letters, numbers and
 /// `_`; runs of one character and stop words are left out. May repeat.
-pub fn words(text: &str) -> impl Iterator<Item = String> {
-    let lower = text.to_lowercase();
+pub fn words(text: &str) -> Vec<String> {
     let mut found = Vec::new();
-    let mut start = None;
-    for (at, c) in lower.char_indices() {
-        match (is_word_character(c), start) {
-            (true, None) => start = Some(at),
-            (false, Some(from)) => {
-                keep(&mut found, &lower[from..at]);
-                start = None;
-            }
-            _ => {}
-        }
-    }
-    if let Some(from) = start {
-        keep(&mut found, &lower[from..]);
-    }
-    found.into_iter()
+    each_word(text, |word| found.push(word.to_owned()));
+    found
 }
 
-fn keep(found: &mut Vec<String>, word: &str) {
-    if word.chars().nth(1).is_some() && STOP_WORDS.binary_search(&word).is_err() {
-        found.push(word.to_owned());
+fn each_word(text: &str, mut each: impl FnMut(&str)) {
+    let mut keep = |word: &str| {
+        if word.chars().nth(1).is_some() && STOP_WORDS.binary_search(&word).is_err() {
+            each(word);
+        }
+    };
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (piece, after) = rest.split_at(piece_end(rest));
+        rest = after;
+        let lower = piece.to_lowercase();
+        let mut start = None;
+        for (at, c) in lower.char_indices() {
+            match (is_word_character(c), start) {
+                (true, None) => start = Some(at),
+                (false, Some(from)) => {
+                    keep(&lower[from..at]);
+                    start = None;
+                }
+                _ => {}
+            }
+        }
+        if let Some(from) = start {
+            keep(&lower[from..]);
+        }
     }
+}
+
+/// Where a piece of the text ends: at ASCII white space, beyond which nothing decides the lower case of a letter.
+fn piece_end(text: &str) -> usize {
+    let beyond = text.as_bytes().get(PIECE..).unwrap_or_default();
+    let space = beyond.iter().position(u8::is_ascii_whitespace);
+    space.map_or(text.len(), |space| PIECE + space)
 }
 
 fn is_word_character(c: char) -> bool {
@@ -58,7 +76,17 @@ pub struct WordSet(Vec<u64>);
 impl WordSet {
     /// The word set of a text.
     pub fn of(text: &str) -> Self {
-        let mut hashes: Vec<u64> = words(text).map(|word| hash(&word)).collect();
+        // Repeated words are dropped whenever there are twice as many as after the last time.
+        let mut hashes: Vec<u64> = Vec::new();
+        let mut most = PIECE;
+        each_word(text, |word| {
+            hashes.push(hash(word));
+            if hashes.len() >= most {
+                hashes.sort_unstable();
+                hashes.dedup();
+                most = PIECE.max(2 * hashes.len());
+            }
+        });
         hashes.sort_unstable();
         hashes.dedup();
         Self(hashes)
@@ -100,6 +128,33 @@ pub fn jaccard_of_texts(a: &str, b: &str) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The whole text at once: the rule in its plainest form.
+    fn words_of_whole(text: &str) -> Vec<String> {
+        let lower = text.to_lowercase();
+        let runs = lower.split(|c| !is_word_character(c));
+        let kept = runs
+            .filter(|run| run.chars().nth(1).is_some() && STOP_WORDS.binary_search(run).is_err());
+        kept.map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn long_texts_have_the_words_of_their_whole() {
+        let unit = "Straße ΟΔΟΣ ΑΣ'Α the_end İstanbul 42 \u{65e5}\u{672c}, x ";
+        for text in [
+            unit.repeat(6000),
+            "Σ".repeat(PIECE),
+            format!("{} ΟΔΟΣ", "a".repeat(PIECE - 1)),
+            format!("{}ΟΔΟΣ tail", "a ".repeat(PIECE / 2)),
+        ] {
+            assert!(text.len() > PIECE);
+            assert_eq!(words(&text), words_of_whole(&text));
+            let mut hashes: Vec<u64> = words_of_whole(&text).iter().map(|w| hash(w)).collect();
+            hashes.sort_unstable();
+            hashes.dedup();
+            assert_eq!(WordSet::of(&text).hashes(), hashes);
+        }
+    }
 
     #[test]
     fn stop_words_are_sorted_for_the_binary_search() {

@@ -17,6 +17,9 @@ use super::schema::{TextEncoding, TraceColumns};
 use super::trace_id::canonical_trace_id;
 use crate::text::{Json, TextMode, content_of, to_text};
 
+/// A longer text is set aside: no encoder reads more of it than its beginning, and all of it would be in memory.
+const LONGEST_TEXT: usize = 64 << 20;
+
 /// A moment: microseconds since 1970 UTC, and nanoseconds beyond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Moment {
@@ -247,8 +250,14 @@ impl BatchBuilder {
             (value, TextMode::Compat) => Some(Cow::Owned(to_text(value))),
             (value, TextMode::Content) => Some(Cow::Owned(content_of(value))),
         };
+        let too_long = |length: usize| Rejected {
+            column,
+            code: Code::TooLong,
+            reason: format!("{length} bytes of text, and at most {LONGEST_TEXT} are read"),
+        };
         match cell {
             TextCell::Null => Ok(None),
+            TextCell::Bytes(bytes, _) if bytes.len() > LONGEST_TEXT => Err(too_long(bytes.len())),
             TextCell::Bytes(bytes, TextEncoding::Json) => {
                 let value = crate::text::parse(bytes).map_err(|e| Rejected {
                     column,
@@ -258,7 +267,10 @@ impl BatchBuilder {
                 Ok(of_value(&value))
             }
             TextCell::Bytes(bytes, _) => Ok(Some(Cow::Borrowed(utf8(column, bytes)?))),
-            TextCell::Value(value) => Ok(of_value(value)),
+            TextCell::Value(value) => match of_value(value) {
+                Some(text) if text.len() > LONGEST_TEXT => Err(too_long(text.len())),
+                text => Ok(text),
+            },
             TextCell::Bad(reason) => Err(Rejected {
                 column,
                 code: Code::InvalidValue,

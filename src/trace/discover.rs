@@ -84,6 +84,11 @@ fn single(
     path: &Path,
     format: Option<SourceFormat>,
 ) -> Result<SourceFile, TraceError> {
+    // Opening a pipe waits for a writer, who may never come.
+    let kind = std::fs::metadata(path).map_err(|e| failed(given, e))?;
+    if !kind.is_file() {
+        return Err(failed(given, "neither a file nor a folder"));
+    }
     let mut first = [0u8; 4];
     let count = std::fs::File::open(path)
         .and_then(|mut file| file.read(&mut first))
@@ -164,7 +169,7 @@ fn matching(given: &str, format: Option<SourceFormat>) -> Result<Vec<SourceFile>
         if glob.is_match(path) {
             if entry.file_type().is_dir() {
                 files.extend(in_folder(given, entry.path(), format)?);
-            } else {
+            } else if entry.file_type().is_file() {
                 files.push(single(&path.to_string_lossy(), path, format)?);
             }
         }

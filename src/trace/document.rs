@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::TraceError;
 use super::discover::{SourceFile, SourceFormat};
 use super::duplicates::RepeatedIds;
-use super::jsonl;
+use super::jsonl::{self, Wanted};
 use super::parquet_file::{Cells, ParquetFile};
 use super::schema::{ColumnMap, TraceColumns};
 use super::source::{OnBadFile, TextAt};
@@ -54,6 +54,8 @@ const FACTS: [&str; 10] = [
 /// Members whose text is JSON wherever it can be read as such.
 const STRUCTURED: [&str; 3] = ["tags", "metadata", "spans"];
 
+/// Members that are times.
+const TIMES: [&str; 2] = ["started_at", "ended_at"];
 /// Members of a trace that its last row decides alone. So does it for `started_at`, but a row without one is set aside.
 const STATED_BY_THE_LAST: [&str; 2] = ["name", "status"];
 
@@ -178,7 +180,9 @@ impl DocumentSource {
                 SourceFormat::Parquet => {
                     self.read_parquet(file, members, rows.as_deref(), &mut found)?
                 }
-                SourceFormat::JsonLines => self.read_lines(file, rows.as_deref(), &mut found)?,
+                SourceFormat::JsonLines => {
+                    self.read_lines(file, members, rows.as_deref(), &mut found)?
+                }
             };
             if flow.is_break() {
                 break;
@@ -214,11 +218,17 @@ impl DocumentSource {
     fn read_lines(
         &self,
         file: &SourceFile,
+        members: Members,
         rows: Option<&[u64]>,
         found: &mut FoundRow<'_>,
     ) -> Result<ControlFlow<()>, TraceError> {
+        let names: Vec<&str> = members
+            .names()
+            .iter()
+            .map(|name| self.map.column(name))
+            .collect();
         let mut flow = ControlFlow::Continue(());
-        let read = jsonl::read_lines(&file.path, |number, line| {
+        let read = jsonl::read_lines(&file.path, Wanted::Values(&names), |number, line| {
             let wanted = rows.is_none_or(|rows| rows.binary_search(&number).is_ok());
             if let (Ok(line), true) = (line, wanted) {
                 flow = found(number, &mut |column| {
@@ -260,6 +270,10 @@ impl DocumentSource {
             let structured = STRUCTURED.contains(name) || self.map.is_json(name);
             let value = match value {
                 Value::String(text) if structured => parsed(text),
+                Value::Number(count) if TIMES.contains(name) => {
+                    let text = self.map.time_unit().and_then(|unit| unit.text(&count));
+                    text.map_or(Value::Number(count), Value::String)
+                }
                 value => value,
             };
             document.insert((*name).to_owned(), value);
@@ -323,7 +337,7 @@ pub(super) fn of_json(json: Json) -> Value {
     }
 }
 
-/// Folds a later row of the same trace into its document (specification, section 2.2): its name and status stand, also where
+/// Folds a later row of the same trace into its document (as in PandaProbe): its name and status stand, also where
 /// it has none; any other value of the later row that is there replaces; metadata merges at the top level, tags unite, spans
 /// merge by their id.
 pub fn merge_documents(earlier: &mut Map<String, Value>, later: Map<String, Value>) {
@@ -428,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_one_trace_merge_as_the_specification_says() {
+    fn rows_of_one_trace_merge_as_in_pandaprobe() {
         let mut document = object(json!({
             "output": "old", "tags": ["a"], "metadata": {"x": 1, "y": 1},
             "spans": [{"span_id": "1", "name": "n", "output": null}],

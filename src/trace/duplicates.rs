@@ -24,7 +24,16 @@ impl RepeatedIds {
     }
 }
 
-/// The trace ids that occur more than once in a source that reads ids only.
+/// What is asked of ids that repeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeats {
+    /// Whether there is any: the first one is enough.
+    Any,
+    /// Which they are: they are held in memory, about 16 bytes each.
+    Each,
+}
+
+/// The trace ids that occur more than once in a source that reads ids only; where [`Repeats::Any`] is asked, one of them.
 ///
 /// Ids are compared by 64-bit hashes, at most `most` different ones in memory at a time, and beside them those that
 /// repeat: larger inputs are read several times, each time for one slice of the hashes. Equal ids count once, so that
@@ -36,8 +45,9 @@ impl RepeatedIds {
 pub fn repeated_trace_ids(
     open: impl Fn() -> Result<TraceSource, TraceError>,
     most: usize,
+    asked: Repeats,
 ) -> Result<RepeatedIds, TraceError> {
-    repeated_hashes(most, |each| {
+    repeated_hashes(most, asked, |each| {
         open()?.read_shared(|batch| {
             let ids = batch.column_by_name("trace_id");
             let Some(ids) = ids.map(|c| c.as_string::<i32>()) else {
@@ -52,6 +62,7 @@ pub fn repeated_trace_ids(
 /// The hashes that come more than once. `read` shows all of them, as often as it is called, until it is told to stop.
 fn repeated_hashes<E>(
     most: usize,
+    asked: Repeats,
     read: impl Fn(&mut dyn FnMut(u64) -> bool) -> Result<(), E>,
 ) -> Result<HashSet<u64>, E> {
     let most = most.max(1);
@@ -66,8 +77,11 @@ fn repeated_hashes<E>(
                 repeated.insert(hash);
             }
             full = seen.len() > most;
-            !full
+            !full && (asked == Repeats::Each || repeated.is_empty())
         })?;
+        if asked == Repeats::Any && !repeated.is_empty() {
+            break;
+        }
         // What repeats stays known; the rest is looked at again in thinner slices.
         (slices, slice) = match full {
             true => (slices * 2, 0),
@@ -96,7 +110,7 @@ mod tests {
             let _ = hashes.iter().all(|hash| each(*hash));
             Ok::<(), ()>(())
         };
-        repeated_hashes(most, read).unwrap()
+        repeated_hashes(most, Repeats::Each, read).unwrap()
     }
 
     #[test]
@@ -107,8 +121,22 @@ mod tests {
             let _ = (0..100_000).all(|_| each(7));
             Ok::<(), ()>(())
         };
-        assert_eq!(repeated_hashes(1, read).unwrap(), HashSet::from([7]));
+        assert_eq!(
+            repeated_hashes(1, Repeats::Each, read).unwrap(),
+            HashSet::from([7])
+        );
         assert_eq!(passes.get(), 1);
+        // Where one is enough, the second row is the last that is looked at.
+        let looked = std::cell::Cell::new(0);
+        let read = |each: &mut dyn FnMut(u64) -> bool| {
+            let _ = (0..100_000u64).all(|row| {
+                looked.set(looked.get() + 1);
+                each(row / 2)
+            });
+            Ok::<(), ()>(())
+        };
+        assert_eq!(repeated_hashes(10, Repeats::Any, read).unwrap().len(), 1);
+        assert_eq!(looked.get(), 2);
     }
 
     proptest! {

@@ -12,10 +12,19 @@ use super::TraceError;
 use super::cells::{Row, TextCell, moment_of_text};
 use super::quarantine::Code;
 use super::schema::{ColumnMap, TextEncoding, TraceColumns, missing_column};
-use crate::text::{Json, parse};
+use crate::text::{Json, parse_members};
 
-/// A longer line is not a trace; it would only fill the memory.
-const LONGEST_LINE: u64 = 1 << 30;
+/// A longer line is set aside; it would only fill the memory.
+const LONGEST_LINE: u64 = 128 << 20;
+
+/// Which members of lines are built. The others are checked as JSON, and passed over.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wanted<'w> {
+    /// Those of these names.
+    Values(&'w [&'w str]),
+    /// All names, and no values.
+    Names,
+}
 
 /// One line that could be parsed, ready to become a row.
 pub(super) struct Line {
@@ -35,15 +44,19 @@ pub(super) struct LineAt {
 /// returns whether to go on. Blank lines are no rows.
 pub(super) fn read_lines(
     path: &Path,
+    wanted: Wanted<'_>,
     mut each: impl FnMut(u64, Result<Line, (Code, String)>) -> Result<bool, TraceError>,
 ) -> Result<(), TraceError> {
-    read_lines_from(path, LineAt::default(), |at, line| each(at.number, line))
+    read_lines_from(path, LineAt::default(), wanted, |at, line| {
+        each(at.number, line)
+    })
 }
 
 /// The same, from the beginning of a line on.
 pub(super) fn read_lines_from(
     path: &Path,
     mut at: LineAt,
+    wanted: Wanted<'_>,
     mut each: impl FnMut(LineAt, Result<Line, (Code, String)>) -> Result<bool, TraceError>,
 ) -> Result<(), TraceError> {
     let broken = |e: std::io::Error| TraceError::File {
@@ -62,11 +75,16 @@ pub(super) fn read_lines_from(
         if count == 0 {
             return Ok(());
         }
-        if count as u64 == LONGEST_LINE && bytes.last() != Some(&b'\n') {
-            return Err(TraceError::File {
-                file: path.to_owned(),
-                problem: format!("line {} is longer than 1 GiB", at.number),
-            });
+        let mut count = count as u64;
+        if count == LONGEST_LINE && bytes.last() != Some(&b'\n') {
+            count += reader.skip_until(b'\n').map_err(broken)? as u64;
+            let problem = format!("the line is longer than {} MiB", LONGEST_LINE >> 20);
+            if !each(at, Err((Code::TooLong, problem)))? {
+                return Ok(());
+            }
+            at.number += 1;
+            at.byte += count;
+            continue;
         }
         let content = bytes.trim_ascii();
         // Some exporters begin a file with a byte-order mark.
@@ -76,23 +94,36 @@ pub(super) fn read_lines_from(
                 .unwrap_or(content),
             _ => content,
         };
-        if !content.is_empty() && !each(at, parsed(content))? {
+        if !content.is_empty() && !each(at, parsed(content, wanted))? {
             return Ok(());
         }
         at.number += 1;
-        at.byte += count as u64;
+        at.byte += count;
     }
 }
 
-fn parsed(line: &[u8]) -> Result<Line, (Code, String)> {
+fn parsed(line: &[u8], wanted: Wanted<'_>) -> Result<Line, (Code, String)> {
     if let Err(e) = std::str::from_utf8(line) {
         return Err((
             Code::InvalidUtf8,
             format!("not UTF-8 from byte {} on", e.valid_up_to()),
         ));
     }
-    match parse(line) {
-        Ok(Json::Object(members)) => Ok(Line { members }),
+    let mut names = Vec::new();
+    let read = match wanted {
+        Wanted::Values(wanted) => parse_members(line, |name| wanted.contains(&name)),
+        Wanted::Names => parse_members(line, |name| {
+            names.push((name.to_owned(), Json::Null));
+            false
+        }),
+    };
+    match read {
+        Ok(Json::Object(members)) => Ok(Line {
+            members: match wanted {
+                Wanted::Values(_) => members,
+                Wanted::Names => names,
+            },
+        }),
         Ok(_) => Err((Code::InvalidJson, "the line is JSON but no object".into())),
         Err(e) => Err((Code::InvalidJson, e.to_string())),
     }
@@ -109,7 +140,7 @@ pub(super) fn check_columns(
     const LINES: usize = 1000;
     let mut present: Vec<String> = Vec::new();
     let mut lines = 0;
-    read_lines(path, |_, line| {
+    read_lines(path, Wanted::Names, |_, line| {
         if let Ok(line) = line {
             for (key, _) in line.members {
                 if !present.contains(&key) {
@@ -210,6 +241,17 @@ impl Line {
             started_at: match self.member(map.column("started_at")) {
                 Json::String(text) => moment_of_text(text),
                 Json::Null => Err("null".into()),
+                Json::Integer(digits) if let Some(unit) = map.time_unit() => digits
+                    .parse()
+                    .map_err(|_| format!("{digits} is no time"))
+                    .and_then(|count| unit.moment(count)),
+                Json::Float(count) if let Some(unit) = map.time_unit() => {
+                    unit.moment_of_float(*count)
+                }
+                Json::Integer(_) | Json::Float(_) => Err(
+                    "a number; say what it counts since 1970 with --time-unit s, ms, us or ns"
+                        .into(),
+                ),
                 _ => Err("not text; write times as ISO 8601 text".into()),
             },
             name: label("name"),

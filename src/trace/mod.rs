@@ -7,6 +7,7 @@ mod cells;
 mod discover;
 mod document;
 mod duplicates;
+mod epoch;
 mod jsonl;
 mod native;
 mod parquet_columns;
@@ -22,7 +23,8 @@ use std::path::PathBuf;
 
 pub use discover::{SourceFile, SourceFormat, discover};
 pub use document::{DocumentSource, Members, TraceDocument, label, merge_documents};
-pub use duplicates::{RepeatedIds, repeated_trace_ids};
+pub use duplicates::{RepeatedIds, Repeats, repeated_trace_ids};
+pub use epoch::EpochUnit;
 pub use quarantine::{Code, Quarantine, QuarantinedRows};
 pub(crate) use schema::nearest;
 pub use schema::{ColumnMap, TextEncoding, TraceColumns, canonical_schema};
@@ -87,4 +89,21 @@ pub enum TraceError {
         /// The type found and the types that can be read.
         problem: String,
     },
+}
+
+impl TraceError {
+    /// What is wrong with a file, where it is the fault of one file alone, which can be left out.
+    ///
+    /// # Errors
+    /// This error, if it is another one.
+    fn of_file(self) -> Result<String, Self> {
+        match self {
+            Self::File { problem, .. } => Ok(problem),
+            Self::MissingColumn { column, hint, .. } => Ok(format!("no column `{column}`; {hint}")),
+            Self::ColumnType {
+                column, problem, ..
+            } => Ok(format!("column `{column}`: {problem}")),
+            other => Err(other),
+        }
+    }
 }

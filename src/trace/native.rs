@@ -1,4 +1,4 @@
-//! Arrow values as JSON values: the `native` text encoding (specification, section 1).
+//! Arrow values as JSON values: the `native` text encoding (as in PandaProbe).
 
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{DataType, Float16Type, Float32Type, Float64Type};

@@ -153,7 +153,7 @@ pub(super) fn find_columns(
                 | DataType::Date32
                 | DataType::Date64
                 | DataType::Null
-        )
+        ) || (map.time_unit().is_some() && t.is_numeric())
     };
     let text = |canonical: &str| -> Result<Option<(usize, TextEncoding)>, TraceError> {
         let Some(at) = required(canonical)? else {
@@ -177,6 +177,12 @@ pub(super) fn find_columns(
         };
         Ok(Some((at, encoding)))
     };
+    for (canonical, column) in map.mapped_of_documents() {
+        let in_partition = partition.iter().any(|(key, _)| key == column);
+        if !in_partition && !present.iter().any(|name| name == column) {
+            return Err(missing_column(path, column, canonical, &present));
+        }
+    }
     let session_id = if wanted.session_required {
         required("session_id")?
     } else {
@@ -200,7 +206,7 @@ pub(super) fn find_columns(
         },
         started_at: check(
             required("started_at")?,
-            "a timestamp, a date, or text in ISO 8601 (convert a number of seconds first)",
+            "a timestamp, a date, or text in ISO 8601; for numbers say what they count with --time-unit",
             &time,
         )?,
         // Labels for reports only: one of another type is no reason to stop.

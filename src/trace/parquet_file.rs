@@ -21,6 +21,7 @@ use parquet::file::metadata::{FileMetaData, ParquetMetaData, ParquetMetaDataRead
 
 use super::TraceError;
 use super::cells::{Moment, Row, TextCell, moment_of_text};
+use super::epoch::EpochUnit;
 use super::native;
 use super::parquet_columns::{FoundColumns, as_bytes, find_columns};
 use super::schema::{ColumnMap, TextEncoding, TraceColumns};
@@ -31,6 +32,7 @@ pub(super) struct ParquetFile {
     path: PathBuf,
     metadata: ArrowReaderMetadata,
     columns: FoundColumns,
+    time_unit: Option<EpochUnit>,
 }
 
 fn broken(path: &Path, problem: impl std::fmt::Display) -> TraceError {
@@ -48,8 +50,12 @@ impl ParquetFile {
         columns: &TraceColumns,
         map: &ColumnMap,
     ) -> Result<Self, TraceError> {
-        Self::open_with(path, |schema, json| {
+        let opened = Self::open_with(path, |schema, json| {
             find_columns(path, schema, json, partition, columns, map)
+        })?;
+        Ok(Self {
+            time_unit: map.time_unit(),
+            ..opened
         })
     }
 
@@ -122,6 +128,7 @@ impl ParquetFile {
             path: path.to_owned(),
             metadata,
             columns,
+            time_unit: None,
         })
     }
 
@@ -154,12 +161,16 @@ impl ParquetFile {
         (0..row_group).map(|g| self.rows_of(g)).sum()
     }
 
-    /// How many rows of a row group fit into `bytes`, judged by its metadata.
-    fn rows_within(&self, row_group: usize, bytes: usize, most: usize) -> usize {
+    /// How many rows of these columns of a row group fit into `bytes`, judged by its metadata; at least one.
+    fn rows_within(
+        &self,
+        row_group: usize,
+        columns: impl Iterator<Item = usize>,
+        bytes: usize,
+        most: usize,
+    ) -> usize {
         let group = self.metadata.metadata().row_group(row_group);
-        let wanted: Vec<String> = self
-            .columns
-            .all()
+        let wanted: Vec<String> = columns
             .map(|i| self.metadata.schema().field(i).name().clone())
             .collect();
         let size: u64 = group
@@ -180,7 +191,7 @@ impl ParquetFile {
         let each = (size / rows).max(1);
         usize::try_from(bytes as u64 / each)
             .unwrap_or(usize::MAX)
-            .clamp(16, most)
+            .clamp(1, most)
     }
 
     fn reader(
@@ -223,7 +234,8 @@ impl ParquetFile {
         batch_rows: usize,
         mut each: impl FnMut(&FoundBatch<'_>, u64) -> Result<bool, TraceError>,
     ) -> Result<(), TraceError> {
-        let batch_rows = self.rows_within(row_group, batch_bytes, batch_rows);
+        let columns = self.columns.all();
+        let batch_rows = self.rows_within(row_group, columns, batch_bytes, batch_rows);
         let mut reader = guarded(&self.path, || self.reader(row_group, batch_rows, None))?;
         let mut first = self.first_row_of(row_group);
         let expected = first + self.rows_of(row_group);
@@ -335,6 +347,7 @@ impl ParquetFile {
     ) -> Result<ControlFlow<()>, TraceError> {
         /// Documents may be large; a few at a time.
         const ROWS_AT_ONCE: usize = 64;
+        const BYTES_AT_ONCE: usize = 16 << 20;
         let (first, rows) = (self.first_row_of(row_group), self.rows_of(row_group));
         let selection = some.then(|| {
             let ranges = wanted
@@ -345,7 +358,9 @@ impl ParquetFile {
         });
         let mask = ProjectionMask::roots(self.metadata.parquet_schema(), columns.iter().copied());
         let mut reader = guarded(&self.path, || {
-            self.reader_of(row_group, mask, ROWS_AT_ONCE, selection)
+            let at_once = columns.iter().copied();
+            let at_once = self.rows_within(row_group, at_once, BYTES_AT_ONCE, ROWS_AT_ONCE);
+            self.reader_of(row_group, mask, at_once, selection)
         })?;
         let mut numbers = wanted.into_iter();
         while let Some(batch) = guarded(&self.path, || {
@@ -390,7 +405,7 @@ impl ParquetFile {
             .collect::<Result<_, _>>()?;
         let started_at = match column(self.columns.started_at) {
             None => Times::Missing,
-            Some(array) => Times::new(array).map_err(|e| broken(&self.path, e))?,
+            Some(array) => Times::new(array, self.time_unit).map_err(|e| broken(&self.path, e))?,
         };
         Ok(FoundBatch {
             rows: batch.num_rows(),
@@ -504,12 +519,28 @@ enum Times<'b> {
     Micros(arrow::array::Int64Array),
     Nanos(arrow::array::PrimitiveArray<TimestampNanosecondType>),
     Text(&'b ArrayRef),
+    /// Whole numbers of a unit since 1970.
+    Counts(arrow::array::Int64Array, EpochUnit),
+    /// The same with fractions.
+    Floats(arrow::array::Float64Array, EpochUnit),
 }
 
 impl<'b> Times<'b> {
-    fn new(array: &'b ArrayRef) -> Result<Self, arrow::error::ArrowError> {
+    fn new(array: &'b ArrayRef, unit: Option<EpochUnit>) -> Result<Self, arrow::error::ArrowError> {
         use arrow::datatypes::TimeUnit::{Microsecond, Nanosecond};
         Ok(match array.data_type() {
+            of if of.is_integer()
+                && let Some(unit) = unit =>
+            {
+                let counts = arrow::compute::cast(array, &DataType::Int64)?;
+                Self::Counts(counts.as_primitive::<Int64Type>().clone(), unit)
+            }
+            of if of.is_numeric()
+                && let Some(unit) = unit =>
+            {
+                let counts = arrow::compute::cast(array, &DataType::Float64)?;
+                Self::Floats(counts.as_primitive::<Float64Type>().clone(), unit)
+            }
             DataType::Timestamp(Nanosecond, _) => {
                 Self::Nanos(array.as_primitive::<TimestampNanosecondType>().clone())
             }
@@ -536,6 +567,10 @@ impl<'b> Times<'b> {
                     micros: nanos.div_euclid(1000),
                     nanos: nanos.rem_euclid(1000) as i16,
                 })
+            }
+            Self::Counts(counts, unit) if counts.is_valid(row) => unit.moment(counts.value(row)),
+            Self::Floats(counts, unit) if counts.is_valid(row) => {
+                unit.moment_of_float(counts.value(row))
             }
             Self::Text(column) => match bytes(column, row) {
                 None => Err(NULL.into()),

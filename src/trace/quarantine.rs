@@ -16,6 +16,8 @@ pub enum Code {
     InvalidJson,
     /// A cell has a type or value that its column can't have.
     InvalidValue,
+    /// A text or line is longer than any that is read.
+    TooLong,
     /// The file, or this part of it, could not be read.
     UnreadableFile,
 }
@@ -29,6 +31,7 @@ impl Code {
             Self::InvalidUtf8 => "invalid_utf8",
             Self::InvalidJson => "invalid_json",
             Self::InvalidValue => "invalid_value",
+            Self::TooLong => "too_long",
             Self::UnreadableFile => "unreadable_file",
         }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
 use super::TraceError;
+use super::epoch::EpochUnit;
 
 /// Names of canonical columns that a user can map or request.
 pub const CANONICAL: &[&str] = &[
@@ -17,6 +18,11 @@ pub const CANONICAL: &[&str] = &[
     "environment",
     "input",
     "output",
+];
+
+/// Further members of a trace, which judges and filters look at; they can be mapped too.
+const OF_DOCUMENTS: &[&str] = &[
+    "status", "ended_at", "user_id", "release", "tags", "model", "error", "metadata", "spans",
 ];
 
 /// Which canonical columns are read. Nothing else is decoded from a file.
@@ -42,6 +48,19 @@ impl TraceColumns {
             signals: Vec::new(),
         }
     }
+
+    /// The columns of a file that may be read.
+    pub(super) fn names<'c>(&'c self, map: &'c ColumnMap) -> Vec<&'c str> {
+        let canonical = CANONICAL.iter().filter(|name| match **name {
+            "input" => self.input,
+            "output" => self.output,
+            _ => true,
+        });
+        let canonical = canonical.map(|name| map.column(name));
+        canonical
+            .chain(self.signals.iter().map(String::as_str))
+            .collect()
+    }
 }
 
 /// How the cells of a text column are read.
@@ -61,6 +80,7 @@ pub struct ColumnMap {
     names: BTreeMap<String, String>,
     json: BTreeSet<String>,
     text: BTreeSet<String>,
+    time_unit: Option<EpochUnit>,
 }
 
 impl ColumnMap {
@@ -74,11 +94,12 @@ impl ColumnMap {
     ) -> Result<Self, String> {
         let mut names = BTreeMap::new();
         for (canonical, column) in pairs {
-            if !CANONICAL.contains(&canonical.as_str()) {
+            let mut known = CANONICAL.iter().chain(OF_DOCUMENTS).copied();
+            if !known.clone().any(|name| name == canonical) {
                 return Err(format!(
                     "`{canonical}` is not a column that can be mapped{}; columns are {}",
-                    nearest(&canonical, CANONICAL.iter().copied()),
-                    CANONICAL.join(", ")
+                    nearest(&canonical, known.by_ref()),
+                    [CANONICAL, OF_DOCUMENTS].concat().join(", ")
                 ));
             }
             if let Some(before) = names.insert(canonical.clone(), column) {
@@ -91,7 +112,29 @@ impl ColumnMap {
             names,
             json: json.into_iter().collect(),
             text: BTreeSet::new(),
+            time_unit: None,
         })
+    }
+
+    /// The same, where numbers in columns of times count this unit since 1970.
+    #[must_use]
+    pub fn with_time_unit(mut self, unit: Option<EpochUnit>) -> Self {
+        self.time_unit = unit;
+        self
+    }
+
+    /// What numbers in columns of times count; none where they are no times.
+    pub fn time_unit(&self) -> Option<EpochUnit> {
+        self.time_unit
+    }
+
+    /// Columns that the user mapped and that scores are not computed from, by canonical name.
+    pub(super) fn mapped_of_documents(&self) -> impl Iterator<Item = (&str, &str)> {
+        let mapped = self
+            .names
+            .iter()
+            .map(|(canonical, column)| (canonical.as_str(), column.as_str()));
+        mapped.filter(|(canonical, _)| OF_DOCUMENTS.contains(canonical))
     }
 
     /// The same, with columns (either name) whose cells are plain text although they may look like JSON.

@@ -10,6 +10,7 @@ use arrow::datatypes::{SchemaRef, UInt64Type};
 
 use super::cells::{BatchBuilder, Row};
 use super::discover::{SourceFile, SourceFormat};
+use super::jsonl::Wanted;
 use super::parquet_file::ParquetFile;
 use super::quarantine::{Code, Quarantine, QuarantinedRows};
 use super::schema::{ColumnMap, TraceColumns, canonical_schema};
@@ -85,7 +86,7 @@ impl TextAt {
 }
 
 enum Opened {
-    Parquet(ParquetFile),
+    Parquet(Box<ParquetFile>),
     JsonLines,
 }
 
@@ -140,7 +141,7 @@ impl TraceSource {
             let handle = match file.format {
                 SourceFormat::Parquet => {
                     ParquetFile::open(&file.path, &file.partition, &options.columns, &options.map)
-                        .map(Opened::Parquet)
+                        .map(|opened| Opened::Parquet(Box::new(opened)))
                 }
                 SourceFormat::JsonLines => jsonl::check_columns(
                     &file.path,
@@ -151,17 +152,8 @@ impl TraceSource {
                 .map(|()| Opened::JsonLines),
             };
             let handle = match (handle, options.on_bad_file) {
-                (
-                    Err(error @ (TraceError::File { .. } | TraceError::MissingColumn { .. })),
-                    OnBadFile::Skip,
-                ) => {
-                    let problem = match error {
-                        TraceError::File { problem, .. } => problem,
-                        TraceError::MissingColumn { column, hint, .. } => {
-                            format!("no column `{column}`; {hint}")
-                        }
-                        other => other.to_string(),
-                    };
+                (Err(error), OnBadFile::Skip) => {
+                    let problem = error.of_file()?;
                     quarantine.add(QuarantinedRows {
                         file: file.path.clone(),
                         first_row: 0,
@@ -230,6 +222,8 @@ impl TraceSource {
     /// whoever reads all rows reports it.
     pub(super) fn peek(&self, mut each: impl FnMut(&SourceFile, u64, &Row<'_>) -> bool) {
         let (columns, map) = (&self.options.columns, &self.options.map);
+        let names = columns.names(map);
+        let wanted = Wanted::Values(&names);
         let mut signals = Vec::new();
         let mut go_on = true;
         for unit in &self.units {
@@ -248,7 +242,7 @@ impl TraceSource {
                         Ok(go_on)
                     })
                 }
-                Opened::JsonLines => jsonl::read_lines(&file.path, |number, line| {
+                Opened::JsonLines => jsonl::read_lines(&file.path, wanted, |number, line| {
                     if let Ok(line) = line {
                         go_on = each(file, number, &line.row(columns, map, &signals));
                     }
@@ -336,6 +330,7 @@ impl TraceSource {
             builder: self.builder(),
             go_on: true,
         };
+        let names = self.options.columns.names(&self.options.map);
         let mut signals = Vec::new();
         let seen = std::cell::Cell::new(0u64);
         let result = match opened {
@@ -355,28 +350,30 @@ impl TraceSource {
                     Ok(true)
                 })
             }
-            Opened::JsonLines => jsonl::read_lines(&file.path, |number, line| {
-                seen.set(seen.get() + 1);
-                let (columns, map) = (&self.options.columns, &self.options.map);
-                let line = line.and_then(|line| {
-                    line.check_ids(map).map_err(|e| (Code::InvalidValue, e))?;
-                    line.signals(columns, &mut signals)
-                        .map_err(|e| (Code::InvalidValue, e))?;
-                    Ok(line)
-                });
-                match line {
-                    Err((code, reason)) => {
-                        self.rows_read.fetch_add(1, Relaxed);
-                        self.quarantine
-                            .add_row(&file.path, number, "", code, reason);
+            Opened::JsonLines => {
+                jsonl::read_lines(&file.path, Wanted::Values(&names), |number, line| {
+                    seen.set(seen.get() + 1);
+                    let (columns, map) = (&self.options.columns, &self.options.map);
+                    let line = line.and_then(|line| {
+                        line.check_ids(map).map_err(|e| (Code::InvalidValue, e))?;
+                        line.signals(columns, &mut signals)
+                            .map_err(|e| (Code::InvalidValue, e))?;
+                        Ok(line)
+                    });
+                    match line {
+                        Err((code, reason)) => {
+                            self.rows_read.fetch_add(1, Relaxed);
+                            self.quarantine
+                                .add_row(&file.path, number, "", code, reason);
+                        }
+                        Ok(line) => {
+                            let row = partitioned(line.row(columns, map, &signals), file, map);
+                            pending.push(row, TextAt::new(unit.file, number), number, each)?;
+                        }
                     }
-                    Ok(line) => {
-                        let row = partitioned(line.row(columns, map, &signals), file, map);
-                        pending.push(row, TextAt::new(unit.file, number), number, each)?;
-                    }
-                }
-                Ok(pending.go_on)
-            }),
+                    Ok(pending.go_on)
+                })
+            }
         };
         // What was read before a break is kept; the rest of the unit is quarantined.
         pending.flush(each)?;
@@ -427,6 +424,8 @@ impl TraceSource {
             by_file.entry(place.file()).or_default().push(place.row());
         }
         let ignored = Quarantine::default();
+        let names = self.options.columns.names(&self.options.map);
+        let wanted = Wanted::Values(&names);
         let mut builder = self.builder();
         for (at, mut rows) in by_file {
             rows.sort_unstable();
@@ -441,7 +440,7 @@ impl TraceSource {
                     builder.push(row, TextAt::new(at, number).0, &file.path, number, &ignored);
                     Ok(())
                 })?,
-                Opened::JsonLines => jsonl::read_lines(&file.path, |number, line| {
+                Opened::JsonLines => jsonl::read_lines(&file.path, wanted, |number, line| {
                     if let (Ok(line), true) = (line, rows.binary_search(&number).is_ok()) {
                         let row = line.row(&self.options.columns, &self.options.map, &no_signals);
                         builder.push(

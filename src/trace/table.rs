@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::TraceError;
 use super::discover::{SourceFile, SourceFormat};
 use super::document::{of_json, parsed};
-use super::jsonl::{self, Line, LineAt};
+use super::jsonl::{self, Line, LineAt, Wanted};
 use super::native;
 use super::parquet_file::{Cells, ParquetFile};
 use super::quarantine::{Code, Quarantine, QuarantinedRows};
@@ -118,8 +118,8 @@ impl std::fmt::Debug for TableSource {
 }
 
 impl TableSource {
-    /// Opens files and checks their columns. A file that can't be opened fails the call or goes to quarantine, as
-    /// `on_bad_file` says; a missing column always fails it.
+    /// Opens files and checks their columns. A file that can't be opened, or lacks a column, fails the call or goes to
+    /// quarantine, as `on_bad_file` says.
     ///
     /// # Errors
     /// [`TraceError`] naming the file and column.
@@ -142,8 +142,8 @@ impl TableSource {
             };
             match opened {
                 Ok(opened) => source.files.push((file, opened)),
-                Err(TraceError::File { problem, .. }) if on_bad_file == OnBadFile::Skip => {
-                    source.unreadable(&file.path, 0, 0, problem);
+                Err(e) if on_bad_file == OnBadFile::Skip => {
+                    source.unreadable(&file.path, 0, 0, e.of_file()?);
                 }
                 Err(e) => return Err(e),
             }
@@ -181,7 +181,7 @@ impl TableSource {
         const LINES: usize = 1000;
         let mut present: Vec<String> = Vec::new();
         let mut lines = 0;
-        jsonl::read_lines(&file.path, |_, line| {
+        jsonl::read_lines(&file.path, Wanted::Names, |_, line| {
             if let Ok(line) = line {
                 lines += 1;
                 for name in line.names() {
@@ -360,6 +360,7 @@ impl TableSource {
         jsonl::read_lines_from(
             &source.path,
             LineAt { number: row, byte },
+            Wanted::Values(self.columns.names),
             |line_at, line| {
                 let cells = match line {
                     Ok(line) => self.cells_of_line(source, &line),

@@ -1,4 +1,4 @@
-//! Trace identity (specification, section 2.1).
+//! Trace identity (as in PandaProbe).
 
 /// The canonical form of a trace id: a UUID in any common spelling (32 hex digits, optional
 /// hyphens, braces or `urn:uuid:`, any case) becomes lower-case and hyphenated; any other string

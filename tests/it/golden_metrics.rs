@@ -43,7 +43,7 @@ fn jaccard_matches_every_record_exactly() {
     for record in golden("jaccard.jsonl") {
         let (a, b) = (record["a"].as_str().unwrap(), record["b"].as_str().unwrap());
         for (text, expected) in [(a, &record["tokens_a"]), (b, &record["tokens_b"])] {
-            let set: std::collections::BTreeSet<String> = words(text).collect();
+            let set: std::collections::BTreeSet<String> = words(text).into_iter().collect();
             let mut expected: Vec<String> = serde_json::from_value(expected.clone()).unwrap();
             expected.sort();
             assert_eq!(

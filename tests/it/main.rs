@@ -11,11 +11,13 @@
 
 mod bad_data;
 mod cache;
+mod choosing;
 mod golden_conversation;
 mod golden_judges;
 mod golden_metrics;
 mod golden_models;
 mod golden_sessions;
+mod idle_flags;
 mod judging;
 mod laws;
 mod manual_scores;
@@ -23,9 +25,11 @@ mod no_evidence;
 mod process;
 mod readme;
 mod report;
+mod run_records;
 mod runs_and_monitors;
 mod scripted_judge;
 mod scripted_judge_tests;
 mod support;
 mod trace_ids;
 mod unclear_input;
+mod verified;

@@ -347,7 +347,7 @@ fn rows_that_do_not_fit_stop_the_import_by_name() {
 }
 
 #[test]
-fn edits_change_value_reason_and_metadata_alone() {
+fn edits_change_value_reason_and_metadata_and_the_trace_alone() {
     let place = Place::new();
     let run = place.path("run");
     let before = bytes_below(&run);
@@ -382,7 +382,24 @@ fn edits_change_value_reason_and_metadata_alone() {
         some(&["AUTOMATED", "ANNOTATION", "ANNOTATION"])
     );
     assert_eq!(texts(&run, "status"), some(&["SUCCESS"; 3]));
-    // Every other file is what it was, and the manifest knows the new one.
+    // The table of traces says the same, and what follows from it.
+    let wide = read_parquet(&run.join("traces"));
+    let column = |name: &str| -> Vec<Option<f64>> {
+        let column = wide.column_by_name(name).unwrap();
+        column.as_primitive::<Float64Type>().iter().collect()
+    };
+    assert_eq!(column("coherence")[1], Some(0.25));
+    assert_eq!(column("coherence")[0], numbers(&run, "score")[0]);
+    assert_eq!(column("step_risk")[1], Some(0.75));
+    assert_ne!(column("step_risk")[0], Some(0.75));
+    assert!(
+        wide.column_by_name("flagged")
+            .unwrap()
+            .as_boolean()
+            .value(1)
+    );
+    ended(0, &["runs", "verify", &place.at("run")]);
+    // Every other file is what it was, and the manifest knows the new ones.
     let after = bytes_below(&run);
     let changed: Vec<&Path> = before
         .iter()
@@ -390,7 +407,12 @@ fn edits_change_value_reason_and_metadata_alone() {
         .filter(|(before, after)| before != after)
         .map(|((path, _), _)| path.strip_prefix(&run).unwrap())
         .collect();
-    let expected = ["manifest.json", "scores/part-00000.parquet"].map(Path::new);
+    let expected = [
+        "manifest.json",
+        "scores/part-00000.parquet",
+        "traces/part-00000.parquet",
+    ]
+    .map(Path::new);
     assert_eq!((before.len(), changed), (after.len(), expected.to_vec()));
     let manifest: Value =
         serde_json::from_slice(&std::fs::read(run.join("manifest.json")).unwrap()).unwrap();
@@ -430,10 +452,61 @@ fn edits_change_value_reason_and_metadata_alone() {
         assert_eq!(bytes_below(&run), before);
     }
     let twice = place.scores(2, "--edit", "run", &[edits[0].clone(), edits[0].clone()]);
-    assert!(twice.stderr.contains("edited twice"), "{twice:?}");
+    assert!(twice.stderr.contains("named twice"), "{twice:?}");
     let hidden = entries(place.0.path());
     assert!(
         !hidden.iter().any(|name| name.starts_with('.')),
         "{hidden:?}"
     );
+}
+
+/// Scores that people gave to traces go before computed ones where session scores are made again; so do edits.
+#[test]
+fn session_scores_are_made_of_what_people_said() {
+    let place = Place::new();
+    let (run, first) = (place.at("run"), place.at("first"));
+    ended(0, &["aggregate", &run, "--out", &first]);
+    let of_session = |out: &str| {
+        let batch = read_parquet(&place.path(out).join("scores"));
+        let names = batch.column_by_name("metric").unwrap();
+        let names = arrow::compute::cast(names, &DataType::Utf8).unwrap();
+        let at = names
+            .as_string::<i32>()
+            .iter()
+            .position(|n| n == Some("agent_reliability"));
+        let scores = batch.column_by_name("score").unwrap();
+        scores.as_primitive::<Float64Type>().value(at.unwrap())
+    };
+    let computed = of_session("first");
+    let rows = [
+        json!({"trace_id": "a", "name": "coherence", "value": 0.9}),
+        json!({"trace_id": "a", "name": "coherence", "value": 0.1}),
+        json!({"trace_id": "b", "name": "helpful", "value": 0.0}),
+    ];
+    let ran = place.scores(0, "--import", "run", &rows);
+    assert!(ran.stdout.contains("nightmill aggregate"), "{ran:?}");
+    let imported = place.at("run-scores");
+    let ran = ended(
+        0,
+        &["aggregate", &run, &imported, "--out", &place.at("second")],
+    );
+    assert!(!ran.stdout.contains("unmatched"), "{ran:?}");
+    // One risk of 0.9 and one of less: the worst step is all of the riskiest 15 %.
+    assert_eq!(of_session("second"), 0.1);
+    assert_ne!(computed, 0.1);
+    let wide = read_parquet(&place.path("second/traces"));
+    let column = wide.column_by_name("step_risk").unwrap();
+    assert_eq!(column.as_primitive::<Float64Type>().value(0), 0.9);
+
+    place.scores(
+        0,
+        "--edit",
+        "run",
+        &[json!({"trace_id": "b", "name": "coherence", "value": 0.05})],
+    );
+    ended(0, &["aggregate", &run, "--out", &place.at("third")]);
+    assert_eq!(of_session("third"), 0.05);
+    ended(0, &["runs", "verify", &place.at("third")]);
+    let alone = ended(2, &["aggregate", &imported, "--out", &place.at("fourth")]);
+    assert!(alone.stderr.contains("name the run"), "{alone:?}");
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{entries, nightmill, program, read_parquet, summary};
+use crate::support::{entries, entries_but_records, nightmill, program, read_parquet, summary};
 
 const SUPPORT: &str = "datasets/support";
 
@@ -148,7 +148,11 @@ fn a_killed_run_leaves_nothing_that_looks_finished_and_the_next_one_cleans_up() 
         let _ = std::fs::remove_dir_all(&run);
     }
     assert_eq!(nightmill(["score", SUPPORT, "--out", &out]).code, Some(0));
-    assert_eq!(entries(folder.path()), ["run"], "leftovers of killed runs");
+    assert_eq!(
+        entries_but_records(folder.path()),
+        ["run"],
+        "leftovers of killed runs"
+    );
 
     // A run of another name cleans up too, and so does `embed`, each for both.
     let other = folder.path().join("other").display().to_string();
@@ -161,7 +165,11 @@ fn a_killed_run_leaves_nothing_that_looks_finished_and_the_next_one_cleans_up() 
             .stdout(std::process::Stdio::null())
             .spawn()
             .unwrap();
-        let hidden = || entries(folder.path()).iter().any(|n| n.starts_with('.'));
+        let hidden = || {
+            entries_but_records(folder.path())
+                .iter()
+                .any(|n| n.starts_with('.'))
+        };
         while !hidden() && child.try_wait().unwrap().is_none() {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -169,7 +177,11 @@ fn a_killed_run_leaves_nothing_that_looks_finished_and_the_next_one_cleans_up() 
         child.wait().unwrap();
         assert!(hidden(), "{killed:?} was too fast to be killed");
         assert_eq!(nightmill(next).code, Some(0));
-        assert!(!hidden(), "{next:?} left {:?}", entries(folder.path()));
+        assert!(
+            !hidden(),
+            "{next:?} left {:?}",
+            entries_but_records(folder.path())
+        );
         let _ = std::fs::remove_file(&vectors);
         let _ = std::fs::remove_dir_all(&other);
     }
@@ -219,9 +231,9 @@ fn a_full_disk_is_an_error_and_leaves_nothing() {
             "{blocks} blocks: {stderr}"
         );
         assert!(
-            entries(folder.path()).is_empty(),
+            entries_but_records(folder.path()).is_empty(),
             "{blocks} blocks left {:?}",
-            entries(folder.path())
+            entries_but_records(folder.path())
         );
     }
 }

@@ -87,7 +87,7 @@ fn the_report_says_what_judges_did() {
         let properties = asked.schema.as_ref().unwrap()["properties"].clone();
         if properties.get("confidence").is_some() {
             return match asked.user.contains("case-1") {
-                true => Answer::status(401, &[], "wrong key"),
+                true => Answer::status(400, &[], "not this one"),
                 false => Answer::reply(json!({"confidence": 0.25, "reason": null})),
             };
         }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::scripted_judge::{Answer, ScriptedJudge};
 
-use crate::support::{Ran, entries, nightmill, root, summary};
+use crate::support::{Ran, entries, entries_but_records, nightmill, root, summary};
 
 const SUPPORT: &str = "datasets/support";
 
@@ -277,7 +277,7 @@ impl Place {
 
     fn runs(&self) -> Vec<String> {
         match Path::new(&self.out).exists() {
-            true => entries(Path::new(&self.out)),
+            true => entries_but_records(Path::new(&self.out)),
             false => Vec::new(),
         }
     }
@@ -363,6 +363,14 @@ fn a_failing_or_damaged_monitor_stops_no_other() {
         place.tick(0, "2026-12-02T04:00:00Z"),
         ["not_due", "not_due"]
     );
+    // Why it failed is there in the morning.
+    let listed = place.monitor(0, &["list"]);
+    assert!(
+        listed.stdout.contains("FAILED") && listed.stdout.contains("/nonexistent"),
+        "{listed:?}"
+    );
+    let all = ended(0, &["runs", "list", &place.out, "--status", "failed"]);
+    assert!(all.stdout.contains("FAILED: "), "{all:?}");
     place.monitor(0, &["remove", "bad"]);
 
     std::fs::write(Path::new(&place.monitors).join("damaged.json"), "{").unwrap();
@@ -667,7 +675,7 @@ fn monitors_keep_and_show_no_secrets() {
         assert!(refused.stderr.contains("${NAME}"), "{refused:?}");
         assert!(!refused.stderr.contains(CANARY), "{refused:?}");
     }
-    let url = "judge_url=http://bob:${P}@127.0.0.1:9/v1";
+    let url = "judge_url=http://${U}:${P}@127.0.0.1:9/v1";
     let header = "judge_headers=x-key=${KEY}";
     let settings = ["--set", url, "--set", header];
     place.add(0, "keyed", &[&judged[..], &settings].concat());
@@ -697,7 +705,7 @@ fn monitors_keep_and_show_no_secrets() {
         assert!(!told.contains(CANARY), "{told}");
         assert!(told.contains("x-key=[secret]"), "{told}");
         assert!(
-            told.contains("http://bob:[secret]@127.0.0.1:9/v1"),
+            told.contains("http://${U}:[secret]@127.0.0.1:9/v1"),
             "{told}"
         );
     }

@@ -217,3 +217,10 @@ pub fn entries(folder: &Path) -> Vec<String> {
     names.sort();
     names
 }
+
+/// The same without the records of runs that failed or were killed.
+pub fn entries_but_records(folder: &Path) -> Vec<String> {
+    let mut names = entries(folder);
+    names.retain(|name| !name.contains(".nightmill-run-"));
+    names
+}

@@ -161,7 +161,17 @@ fn signals_that_cannot_be_right_are_refused_with_row_and_value() {
             &["`confidence`", "row 1", "80", "from 0 to 1"][..],
         ),
         (&below, &["`tool_correctness`", "row 0", "-0.5"]),
-        (&twice, &["`confidence`", "row 1", "`a`", "0.75", "0.5"]),
+        (
+            &twice,
+            &[
+                "`confidence`",
+                "row 1",
+                "`a`",
+                "0.75",
+                "0.5",
+                "first in row 0",
+            ],
+        ),
     ] {
         let refused = score(signals, "refused");
         assert_eq!(refused.code, Some(2), "{refused:?}");

@@ -3,9 +3,34 @@
 use std::time::Duration;
 
 use super::pairs;
-use crate::cli::request::wrong;
-use crate::config::{Settings, SettingsError};
-use crate::judge::{ProviderSettings, key_of_file, url_fault, with_variables};
+use crate::cli::request::{one_of, wrong};
+use crate::config::{JudgeSettings, Settings, SettingsError};
+use crate::judge::{
+    Protocol, ProviderSettings, key_of_file, resolve, resolve_at, url_fault, with_variables,
+};
+
+/// What the endpoint at --judge-url speaks.
+fn protocol(given: &JudgeSettings) -> Result<Protocol, SettingsError> {
+    let known = Protocol::ALL.map(|protocol| (protocol.name(), protocol));
+    let protocol = one_of("judge-protocol", given.judge_protocol.as_deref(), &known)?;
+    match (protocol, &given.judge_url) {
+        (Some(_), None) => wrong(
+            "--judge-protocol: the provider's own endpoint speaks one protocol, which the model's name says; \
+             it is for an endpoint that is named with --judge-url"
+                .into(),
+        ),
+        (protocol, _) => Ok(protocol.unwrap_or_default()),
+    }
+}
+
+/// The full name of a model where these settings ask it.
+pub(super) fn full_name(given: &JudgeSettings, name: &str) -> Result<String, SettingsError> {
+    let protocol = protocol(given)?;
+    Ok(match given.judge_url {
+        Some(_) => resolve_at(name, protocol),
+        None => resolve(name),
+    })
+}
 
 pub(in crate::cli) fn provider(settings: &Settings) -> Result<ProviderSettings, SettingsError> {
     let given = &settings.judge;
@@ -40,6 +65,7 @@ pub(in crate::cli) fn provider(settings: &Settings) -> Result<ProviderSettings, 
         secrets,
         filled,
         url,
+        protocol: protocol(given)?,
         key,
         headers,
         connect_timeout: Duration::from_secs(10),

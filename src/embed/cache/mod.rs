@@ -44,16 +44,15 @@ pub struct CacheKey {
     pub precision: String,
     /// Where it computes, and by which instructions.
     pub device: String,
+    /// The encoder's revision.
+    pub revision: u32,
 }
 
 impl CacheKey {
     fn fingerprint(&self) -> Fingerprint {
         let text = format!(
             "{}\n{}\n{}\n{}",
-            crate::encoder::REVISION,
-            self.model_sha256,
-            self.precision,
-            self.device
+            self.revision, self.model_sha256, self.precision, self.device
         );
         let mut out = Fingerprint::default();
         out.copy_from_slice(&blake3::hash(text.as_bytes()).as_bytes()[..16]);
@@ -348,7 +347,9 @@ impl EmbeddingCache {
     fn give_up(&self, writer: &mut Writer, problem: &io::Error) {
         tracing::warn!(folder = %self.folder.display(), %problem, "vectors are no longer kept for later runs");
         writer.failed = true;
-        writer.segment = None;
+        if let Some(segment) = writer.segment.take() {
+            segment.rescue();
+        }
     }
 
     /// Completes this run's segment, so that later runs find it, and evicts what is over the size cap. More can be

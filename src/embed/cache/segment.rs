@@ -302,14 +302,39 @@ impl OpenSegment {
         Ok(())
     }
 
+    /// The file.
+    #[cfg(test)]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Brings everything put so far to the file.
     #[cfg(test)]
     pub fn flush_for_test(&mut self) {
         self.file.flush().unwrap();
     }
 
-    /// Adds the index and gives the file its final name, and a time of last use if it is not now.
+    /// Adds the index and gives the file its final name, and a time of last use if it is not now. Where that fails, what is
+    /// whole in the file is kept, or the file is removed: none stays that nobody can read.
     pub fn finish(mut self, used: Option<SystemTime>) -> io::Result<()> {
+        let result = self.complete(used);
+        if result.is_err() {
+            self.rescue();
+        }
+        result
+    }
+
+    /// Makes a segment of what has reached the file, after a write has failed.
+    pub fn rescue(self) {
+        let (path, layout) = (self.path.clone(), self.layout);
+        // What is still in the buffer goes with it.
+        drop(self.file.into_parts());
+        if keep_whole_records(&path, layout).is_err() {
+            let _ = std::fs::remove_file(&path);
+        }
+    }
+
+    fn complete(&mut self, used: Option<SystemTime>) -> io::Result<()> {
         if self.entries.is_empty() {
             return std::fs::remove_file(&self.path);
         }
@@ -320,6 +345,21 @@ impl OpenSegment {
             self.file.get_ref().set_modified(used)?;
         }
         std::fs::rename(&self.path, self.path.with_extension(FINISHED))
+    }
+}
+
+/// Gives a file that can't grow any more an index, in the place of its last records.
+fn keep_whole_records(path: &Path, layout: Layout) -> io::Result<()> {
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    file.lock()?;
+    let size = layout.record() as u64;
+    let rows = file.metadata()?.len().saturating_sub(HEADER as u64) / size;
+    let index = rows * ENTRY as u64 + FOOTER as u64;
+    let kept = rows.saturating_sub(index.div_ceil(size) + 1);
+    file.set_len(HEADER as u64 + kept * size)?;
+    match Segment::recover(&file, layout)?.is_empty() {
+        true => std::fs::remove_file(path),
+        false => std::fs::rename(path, path.with_extension(FINISHED)),
     }
 }
 

@@ -9,6 +9,7 @@ fn key(precision: &str) -> CacheKey {
         model_sha256: "ab".into(),
         precision: precision.into(),
         device: "cpu (portable)".into(),
+        revision: crate::encoder::REVISION,
     }
 }
 
@@ -266,4 +267,31 @@ fn a_folder_that_can_not_be_made_is_an_error_and_a_full_one_is_not() {
     fill(&cache, 0..10);
     cache.finish();
     assert!(cache.writer().failed);
+}
+
+#[test]
+fn a_segment_that_can_not_grow_keeps_what_is_whole_in_it() {
+    for (kept, torn) in [(0, 7), (40, 11), (500, 0), (500, 31)] {
+        let root = tempfile::tempdir().unwrap();
+        let cache = open(root.path(), "f32", 1 << 30);
+        fill(&cache, 0..kept.max(1));
+        let mut writer = cache.writer();
+        let segment = writer.segment.as_mut().unwrap();
+        segment.flush_for_test();
+        // As a disk that is full leaves it: the last record is not whole.
+        let path = segment.path().to_owned();
+        let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
+        std::io::Write::write_all(&mut file, &vec![1; torn]).unwrap();
+        cache.give_up(&mut writer, &io::Error::other("no room"));
+        drop(writer);
+        assert!(!path.exists(), "an unfinished segment stays");
+        let found = held(&open(root.path(), "f32", 1 << 30), kept.max(1));
+        let left = found.len();
+        assert_eq!(found, all(0..left));
+        assert!(
+            left * 2 >= kept / 2 && left < kept.max(1),
+            "{left} of {kept}"
+        );
+        assert_eq!(segments(root.path()).len(), usize::from(left > 0));
+    }
 }

@@ -101,6 +101,8 @@ impl CandleBert {
                 dim: shape.hidden,
                 tokens_per_batch: AtomicUsize::new(0),
             };
+            // What is uploaded is there before anything computes with it.
+            this.device.device.synchronize()?;
             // One forward pass says how wide vectors are, and that the device works.
             this.dim = this.forward(&[&[0][..]])?.dim(1)?;
             // Kernels count the elements of a tensor in 32 bits.
@@ -323,8 +325,9 @@ impl Encoder for CandleBert {
         self.tokens_per_batch.load(Relaxed)
     }
 
+    /// One: a device and its weights are one lane, see [`super::Lanes`].
     fn batches_at_once(&self) -> usize {
-        self.device.batches_at_once()
+        1
     }
 
     fn precision(&self) -> &'static str {
@@ -336,6 +339,10 @@ impl Encoder for CandleBert {
 
     fn device(&self) -> String {
         self.device.name().to_owned()
+    }
+
+    fn revision(&self) -> u32 {
+        super::REVISION
     }
 }
 

@@ -18,6 +18,8 @@ pub struct CandleDevice {
     pub(super) device: Device,
     pub(super) dtype: DType,
     name: String,
+    /// Which of the GPUs; none for the CPU.
+    number: Option<usize>,
 }
 
 /// Columns of ones that inputs get: one for the bias, and as many as keep widths multiples of 8, which kernels want.
@@ -70,17 +72,18 @@ impl CandleDevice {
             device: Device::Cpu,
             dtype: DType::F32,
             name: "candle cpu".into(),
+            number: None,
         }
     }
 
-    /// The CUDA device of this number, at f16, or at f32 if `exact`.
+    /// The CUDA device of this number, at f16, or at f32 if `exact`. It has a stream of its own.
     ///
     /// # Errors
     /// If this build has no CUDA or the machine has no such device.
     pub fn cuda(number: usize, exact: bool) -> std::result::Result<Self, EncodeError> {
-        let device = Device::new_cuda(number).map_err(failed)?;
+        let device = Device::new_cuda_with_stream(number).map_err(failed)?;
         let name = format!("cuda:{number}{}", kind_of(&device));
-        Ok(Self::gpu(device, exact, name))
+        Ok(Self::gpu(device, exact, name, number))
     }
 
     /// The Metal device of this number, at f16, or at f32 if `exact`.
@@ -89,10 +92,22 @@ impl CandleDevice {
     /// If this build has no Metal or the machine has no such device.
     pub fn metal(number: usize, exact: bool) -> std::result::Result<Self, EncodeError> {
         let device = Device::new_metal(number).map_err(failed)?;
-        Ok(Self::gpu(device, exact, format!("metal:{number}")))
+        Ok(Self::gpu(device, exact, format!("metal:{number}"), number))
     }
 
-    fn gpu(device: Device, exact: bool, name: String) -> Self {
+    /// The same device for one more lane: nothing that computes is shared with this one.
+    ///
+    /// # Errors
+    /// If the device has no room for one.
+    pub fn another_lane(&self) -> std::result::Result<Self, EncodeError> {
+        match (&self.device, self.number) {
+            (Device::Cuda(_), Some(number)) => Self::cuda(number, self.dtype == DType::F32),
+            (Device::Metal(_), Some(number)) => Self::metal(number, self.dtype == DType::F32),
+            _ => Ok(self.clone()),
+        }
+    }
+
+    fn gpu(device: Device, exact: bool, name: String, number: usize) -> Self {
         let dtype = match exact {
             true => DType::F32,
             false => DType::F16,
@@ -101,6 +116,7 @@ impl CandleDevice {
             device,
             dtype,
             name,
+            number: Some(number),
         }
     }
 
@@ -140,7 +156,7 @@ impl CandleDevice {
     }
 
     /// Batches that are under way at once: a GPU computes one while another's vectors are copied back and kept.
-    pub(super) fn batches_at_once(&self) -> usize {
+    pub fn batches_at_once(&self) -> usize {
         match self.device {
             Device::Cuda(_) => 2,
             _ => 1,

@@ -5,9 +5,14 @@
 
 mod bert;
 mod device;
+mod lanes;
 
 pub use bert::CandleBert;
 pub use device::{CandleDevice, CandleLinear};
+pub use lanes::Lanes;
+
+/// As [`crate::REVISION`], for vectors of this path.
+pub const REVISION: u32 = 3;
 
 use super::EncodeError;
 

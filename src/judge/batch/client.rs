@@ -4,12 +4,12 @@ use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::time::Duration;
 
-use futures::StreamExt;
 use serde_json::{Value, json};
 
 use super::{BatchObject, CHAT_COMPLETIONS};
 use crate::judge::call::CallErrorKind;
-use crate::judge::fault::{kind_of_status, shortened, with_causes};
+use crate::judge::fault::{kind_of_status, kind_of_transport, shortened, with_causes};
+use crate::judge::limited_body::{LONGEST_ANSWER, LONGEST_ERROR, beginning};
 use crate::judge::provider::{
     OpenAiEndpoint, ProviderError, ProviderSettings, batches_endpoint, http_client, openai_endpoint,
 };
@@ -22,10 +22,6 @@ const KEY: &str = "nightmill";
 const PAGES: usize = 50;
 /// The longest silence of an endpoint while it answers.
 const SILENCE: Duration = Duration::from_secs(120);
-/// The longest answer that is read into memory, in bytes. A list of a hundred batches has far less.
-const LONGEST_ANSWER: usize = 16 << 20;
-/// As much of an error's text as is read, in bytes.
-const LONGEST_ERROR: usize = 64 << 10;
 
 /// A request about batches that got no good answer.
 #[derive(Debug, thiserror::Error)]
@@ -344,11 +340,7 @@ impl BatchClient {
     }
 
     fn lost(&self, what: &'static str, error: &reqwest::Error) -> BatchClientError {
-        let kind = match error.is_timeout() {
-            true => CallErrorKind::Timeout,
-            false => CallErrorKind::Connection,
-        };
-        self.failed(what, kind, with_causes(error))
+        self.failed(what, kind_of_transport(error), with_causes(error))
     }
 
     fn failed(&self, what: &'static str, kind: CallErrorKind, message: String) -> BatchClientError {
@@ -359,27 +351,6 @@ impl BatchClient {
             message: shortened(&self.secrets.scrub(&message)),
         }
     }
-}
-
-/// The first `most` bytes of a body, and whether that is all of it. What follows is not read.
-async fn beginning<B: AsRef<[u8]>, E>(
-    body: impl futures::Stream<Item = Result<B, E>>,
-    most: usize,
-) -> Result<(Vec<u8>, bool), E> {
-    let mut body = std::pin::pin!(body);
-    let mut bytes = Vec::new();
-    while let Some(piece) = body.next().await {
-        let piece = piece?;
-        let (piece, room) = (piece.as_ref(), most - bytes.len());
-        match piece.get(..room) {
-            Some(last) if piece.len() > room => {
-                bytes.extend_from_slice(last);
-                return Ok((bytes, false));
-            }
-            _ => bytes.extend_from_slice(piece),
-        }
-    }
-    Ok((bytes, true))
 }
 
 /// A file piece by piece, so that it need not fit memory.
@@ -395,31 +366,6 @@ fn pieces(file: File) -> impl futures::Stream<Item = io::Result<Vec<u8>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn read(pieces: &[&str], most: usize) -> (String, bool, usize) {
-        let mut taken = 0;
-        let body = futures::stream::iter(pieces).map(|piece| {
-            taken += 1;
-            Ok::<_, ()>(piece.as_bytes())
-        });
-        let read = futures::executor::block_on(beginning(body, most));
-        let (bytes, whole) = read.unwrap();
-        (String::from_utf8(bytes).unwrap(), whole, taken)
-    }
-
-    #[test]
-    fn no_more_of_a_body_is_read_than_may_be() {
-        let pieces = ["abc", "", "de", "fg"];
-        assert_eq!(read(&pieces, 7), ("abcdefg".into(), true, 4));
-        assert_eq!(read(&pieces, 6), ("abcdef".into(), false, 4));
-        assert_eq!(read(&pieces, 5), ("abcde".into(), false, 4));
-        assert_eq!(read(&pieces, 4), ("abcd".into(), false, 3));
-        assert_eq!(read(&pieces, 0), (String::new(), false, 1));
-        assert_eq!(read(&[], 0), (String::new(), true, 0));
-        let broken = futures::stream::iter([Ok("ab"), Err("lost")]);
-        let broken = futures::executor::block_on(beginning(broken, 9));
-        assert_eq!(broken, Err("lost"));
-    }
 
     #[test]
     fn a_missing_key_is_named_without_a_model() {

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::body::chat_completion;
 use super::client::{BatchClient, BatchClientError};
 use super::collection::{Collected, collect, give_up};
 use super::{BatchLimits, RequestFileError, RequestFiles};
@@ -17,6 +16,7 @@ use crate::judge::budget::{Budget, SetAside};
 use crate::judge::call::{Call, CallHash};
 use crate::judge::ledger::{BatchRequest, CallLabel, InBatch, Ledger, LedgerError};
 use crate::judge::price::{Price, PriceTable};
+use crate::judge::protocol::chat_completion;
 use crate::judge::provider::name_at_endpoint;
 
 /// How long to wait for another process that submits or collects.

@@ -7,7 +7,6 @@
 //!
 //! A request's hash is its `custom_id`: results come in any order and over several nights, and find their request by it.
 
-mod body;
 mod client;
 mod collection;
 mod desk;

@@ -1,4 +1,4 @@
-//! The figures of a run (specification, section 10).
+//! The figures of a run (as in Connexity).
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! The results of a run by metric, by tier and by test case (specification, section 10).
+//! The results of a run by metric, by tier and by test case (as in Connexity).
 
 use std::collections::BTreeMap;
 

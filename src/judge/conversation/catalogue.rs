@@ -1,5 +1,4 @@
-//! The metrics that a judge can be asked for: nine built-in ones and those of a metrics file
-//! (specification, sections 3 and 13).
+//! The metrics that a judge can be asked for (as in Connexity): nine built-in ones and those of a metrics file.
 
 use super::metric::{CustomMetric, Metric, Scale, Tier, description_of, display_name_of};
 

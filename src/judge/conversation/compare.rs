@@ -1,4 +1,4 @@
-//! Two runs side by side (specification, section 11).
+//! Two runs side by side (as in Connexity).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -414,6 +414,7 @@ mod tests {
         let new = rows(serde_json::json!([
             {"test_case": "a", "passed": true, "overall_score": 90, "metrics": {"m": 4, "b": true}},
             {"test_case": "a", "passed": false, "overall_score": null, "metrics": {"m": 5, "b": false}},
+            {"test_case": "a", "passed": false, "overall_score": 90, "metrics": {"m": 5, "b": false}},
         ]));
         let result = compare(&old, &new, &Thresholds::default());
         let found = &result.cases[0];
@@ -464,9 +465,37 @@ mod tests {
     }
 
     #[test]
+    fn answers_without_a_verdict_do_not_count() {
+        let row = |score: serde_json::Value| {
+            rows(
+                serde_json::json!([{"test_case": "a", "overall_score": score, "metrics": {"m": 4}}]),
+            )
+        };
+        let (judged, not) = (row(80.into()), row(serde_json::Value::Null));
+        let result = compare(&judged, &not, &Thresholds::default());
+        let found = &result.cases[0].metric_deltas[0];
+        assert_eq!((found.delta, found.status), (None, ChangeStatus::Unchanged));
+        let averages = &result.aggregate.per_metric[0];
+        assert_eq!(
+            (averages.baseline_avg, averages.candidate_avg),
+            (Some(4.0), None)
+        );
+        assert!(
+            compare(&not, &not, &Thresholds::default())
+                .aggregate
+                .per_metric
+                .is_empty()
+        );
+    }
+
+    #[test]
     fn a_metric_of_two_scales_has_nulls() {
-        let old = rows(serde_json::json!([{"test_case": "a", "metrics": {"m": 4, "n": 1}}]));
-        let new = rows(serde_json::json!([{"test_case": "a", "metrics": {"m": true}}]));
+        let old = rows(
+            serde_json::json!([{"test_case": "a", "overall_score": 80, "metrics": {"m": 4, "n": 1}}]),
+        );
+        let new = rows(
+            serde_json::json!([{"test_case": "a", "overall_score": 80, "metrics": {"m": true}}]),
+        );
         let result = compare(&old, &new, &Thresholds::default());
         let found = &result.cases[0].metric_deltas;
         assert_eq!(

@@ -1,4 +1,4 @@
-//! A unified diff of two texts, line by line (specification, section 11).
+//! A unified diff of two texts, line by line (as in Connexity).
 
 use std::fmt::Write as _;
 

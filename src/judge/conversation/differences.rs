@@ -1,4 +1,4 @@
-//! What differs between two runs besides their results (specification, section 11).
+//! What differs between two runs besides their results (as in Connexity).
 
 use std::collections::{BTreeMap, BTreeSet};
 

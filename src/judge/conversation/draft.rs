@@ -1,4 +1,4 @@
-//! Drafting a metric from a description (specification, section 13). The draft is shown, never saved.
+//! Drafting a metric from a description (as in Connexity). The draft is shown, never saved.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! The evidence of a case in the form that the user message prints it (specification, section 6).
+//! The evidence of a case in the form that the user message prints it (as in Connexity).
 
 use std::collections::HashMap;
 

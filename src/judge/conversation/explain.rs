@@ -1,4 +1,4 @@
-//! Two judged extras of a comparison: likely causes and suggestions (specification, section 11).
+//! Two judged extras of a comparison: likely causes and suggestions (as in Connexity).
 //!
 //! They are worth a call only if [`RunComparison::anything_moved`].
 

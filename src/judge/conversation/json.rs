@@ -1,4 +1,4 @@
-//! The strict JSON reader of this judge (specification, section 2).
+//! The strict JSON reader of this judge (as in Connexity).
 //!
 //! Numbers keep their literal, so that evidence is printed with the digits it came with; read as a
 //! value they are f64, and a literal too large for it is infinite.

@@ -1,4 +1,4 @@
-//! One metric: its fields, and how a metrics file gives them (specification, sections 3 and 13).
+//! One metric: its fields, and how a metrics file gives them (as in Connexity).
 
 use serde::{Deserialize, Serialize};
 

@@ -3,7 +3,7 @@
 //! It turns a case and its transcript into a request to a judge, the judge's reply into a verdict, verdicts into the
 //! figures of a run, and two runs into a comparison. Plain data in, plain data out.
 //!
-//! Behaviour: the conversation judge's specification. Each file names its sections.
+//! Requests, verdicts, figures and comparisons are those of Connexity.
 
 mod aggregate;
 mod breakdown;

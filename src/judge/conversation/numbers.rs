@@ -1,4 +1,4 @@
-//! Sums and quantiles that do not depend on the order of their values (specification, section 10).
+//! Sums and quantiles that do not depend on the order of their values (as in Connexity).
 
 /// The sum, rounded once: the exact sum of all values, so that their order has no say.
 pub(super) fn exact_sum(values: impl IntoIterator<Item = f64>) -> f64 {

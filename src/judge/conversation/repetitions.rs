@@ -1,4 +1,4 @@
-//! The rows of a comparison, and the repetitions of a case as one of them (specification, section 11).
+//! The rows of a comparison, and the repetitions of a case as one of them (as in Connexity).
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub struct ComparedCase {
     pub passed: Option<bool>,
     /// The overall score, 0 to 100; null without a verdict.
     pub overall_score: Option<f64>,
-    /// The answers by metric id.
+    /// The answers by metric id; without an overall score they do not count.
     pub metrics: BTreeMap<String, MetricValue>,
     /// The conversation itself failed. A blank text counts as no error.
     pub error: Option<String>,
@@ -121,7 +121,9 @@ fn reduce_case<'a>(rows: &[&'a ComparedCase]) -> Reduced<'a> {
     let any_failed = rows.iter().any(|row| row.passed == Some(false));
     let all_passed = rows.iter().all(|row| row.passed == Some(true));
     let mut answers: BTreeMap<&str, Vec<Answer>> = BTreeMap::new();
-    for (metric, value) in rows.iter().flat_map(|row| &row.metrics) {
+    // A row without overall score has no verdict: its answers are none.
+    let judged = rows.iter().filter(|row| row.overall_score.is_some());
+    for (metric, value) in judged.flat_map(|row| &row.metrics) {
         answers.entry(metric).or_default().push((*value).into());
     }
     let means = answers

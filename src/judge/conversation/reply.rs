@@ -1,4 +1,4 @@
-//! Reading the judge's reply (specification, section 7). Any fault voids the whole reply.
+//! Reading the judge's reply (as in Connexity). Any fault voids the whole reply.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! The request to the judge (specification, section 6).
+//! The request to the judge (as in Connexity).
 //!
 //! The system message depends on the selection alone, so that it is the same text for every case and a provider can
 //! keep it in its prompt cache. The user message carries the evidence, all of it as data between tags.

@@ -1,4 +1,4 @@
-//! The JSON schema of a reply (specification, section 6).
+//! The JSON schema of a reply (as in Connexity).
 
 use serde_json::{Map, Value, json};
 

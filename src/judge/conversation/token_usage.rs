@@ -1,4 +1,4 @@
-//! Token counts that were recorded earlier, and their sums (specification, section 10).
+//! Token counts that were recorded earlier, and their sums (as in Connexity).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What is judged: a test case and the turns of its transcript (specification, sections 1 and 5).
+//! What is judged: a test case and the turns of its transcript (as in Connexity).
 
 use std::fmt;
 

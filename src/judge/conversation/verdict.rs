@@ -1,4 +1,4 @@
-//! The verdict on one case (specification, section 8).
+//! The verdict on one case (as in Connexity).
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What is asked of the judge and how much each metric counts (specification, sections 4 and 9).
+//! What is asked of the judge and how much each metric counts (as in Connexity).
 
 use serde::{Deserialize, Serialize};
 
@@ -13,15 +13,48 @@ const TOOL_METRICS: [&str; 3] = [
     "result_interpretation",
 ];
 
-/// One entry of a selection.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// One entry of a selection. In a file it may also be the id alone.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SelectedMetric {
     /// The exact id of a metric.
     pub metric: String,
     /// At least 0. Absent: the metric's default weight.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<f64>,
+}
+
+impl<'de> Deserialize<'de> for SelectedMetric {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Members {
+            metric: String,
+            #[serde(default)]
+            weight: Option<f64>,
+        }
+        struct Entry;
+        impl<'de> serde::de::Visitor<'de> for Entry {
+            type Value = SelectedMetric;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("the id of a metric, or `metric` and `weight`")
+            }
+            fn visit_str<E: serde::de::Error>(self, id: &str) -> Result<Self::Value, E> {
+                Ok(SelectedMetric {
+                    metric: id.to_owned(),
+                    weight: None,
+                })
+            }
+            fn visit_map<A: serde::de::MapAccess<'de>>(
+                self,
+                members: A,
+            ) -> Result<Self::Value, A::Error> {
+                let members = serde::de::value::MapAccessDeserializer::new(members);
+                let Members { metric, weight } = Members::deserialize(members)?;
+                Ok(SelectedMetric { metric, weight })
+            }
+        }
+        deserializer.deserialize_any(Entry)
+    }
 }
 
 /// What happens to tool metrics in transcripts without tools (section 9).

@@ -7,7 +7,7 @@ use super::{kind_of_refusal, kind_of_status};
 use crate::judge::call::CallErrorKind;
 
 /// Words for errors, in the order of the statuses that they stand for: those of OpenAI, Anthropic, Google and gateways.
-const WORDS: [(u16, &[&str]); 5] = [
+const WORDS: [(u16, &[&str]); 7] = [
     (
         429,
         &[
@@ -38,14 +38,10 @@ const WORDS: [(u16, &[&str]); 5] = [
     (408, &["timeout", "timeout_error", "request_timeout"]),
     (
         401,
-        &[
-            "authentication_error",
-            "invalid_api_key",
-            "unauthenticated",
-            "permission_error",
-            "permission_denied",
-        ],
+        &["authentication_error", "invalid_api_key", "unauthenticated"],
     ),
+    (403, &["permission_error", "permission_denied"]),
+    (404, &["model_not_found", "not_found_error", "not_found"]),
     (
         400,
         &[
@@ -53,9 +49,6 @@ const WORDS: [(u16, &[&str]); 5] = [
             "invalid_argument",
             "context_length_exceeded",
             "request_too_large",
-            "model_not_found",
-            "not_found_error",
-            "not_found",
         ],
     ),
 ];
@@ -114,7 +107,8 @@ mod tests {
     #[test]
     fn an_error_means_what_its_status_would() {
         use CallErrorKind::{
-            Denied, FormatRejected, Garbled, RateLimited, Refused, ServerError, Timeout, TooLong,
+            Denied, Forbidden, FormatRejected, Garbled, NotFound, RateLimited, Refused,
+            ServerError, Timeout, TooLong,
         };
         for (error, kind) in [
             (json!({"code": 502, "message": "upstream"}), ServerError),
@@ -134,7 +128,12 @@ mod tests {
             ),
             (json!({"code": 408, "message": "x"}), Timeout),
             (json!({"code": 401, "message": "no key"}), Denied),
-            (json!({"code": 404, "message": "no such model"}), Refused),
+            (
+                json!({"type": "permission_error", "message": "not for you"}),
+                Forbidden,
+            ),
+            (json!({"code": 404, "message": "no such model"}), NotFound),
+            (json!({"code": 422, "message": "no such thing"}), Refused),
             (
                 json!({"code": 400, "message": "maximum context length is 8192"}),
                 TooLong,

@@ -5,6 +5,7 @@
 
 use rusqlite::{OptionalExtension, params};
 
+use super::check::check_of;
 use super::{Ledger, LedgerError};
 use crate::judge::call::{CallErrorKind, CallHash, Reply, Usage};
 use crate::judge::service::billed_for_failure;
@@ -421,7 +422,7 @@ impl BatchRows<'_> {
                 self.transaction
                     .prepare_cached(
                         "INSERT OR IGNORE INTO calls \
-                         SELECT hash, metric, stage, prompt, prompt_version, model, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, NULL, ?10 \
+                         SELECT hash, metric, stage, prompt, prompt_version, model, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, NULL, ?10, ?11 \
                          FROM batch_requests WHERE hash = ?1",
                     )?
                     .execute(params![
@@ -435,6 +436,7 @@ impl BatchRows<'_> {
                         usage.map(|u| u.cached),
                         cost,
                         self.now,
+                        check_of(hash, reply, cost),
                     ])?;
                 self.forget(hash)
             }

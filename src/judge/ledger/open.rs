@@ -7,14 +7,16 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::{PATIENCE, TABLES, batches, claims, is_busy};
+use super::{PATIENCE, TABLES, batches, check, claims, is_busy};
 
 /// Counts up when the tables change, or what stands in them.
-const FORMAT: i64 = 4;
+const FORMAT: i64 = 5;
 /// The first one with the tables of this one.
 const OLDEST_READ: i64 = 3;
 /// Before this format, answers without a message were kept as empty replies.
 const WITHOUT_EMPTY_ANSWERS: i64 = 4;
+/// From this format on, answers carry a check.
+const WITH_CHECKS: i64 = 5;
 /// Marks the file as a ledger: `nmil`.
 const APPLICATION: i64 = 0x6e6d_696c;
 /// Removes the replies that [`is_no_answer`] holds of.
@@ -82,8 +84,8 @@ pub(super) struct Opened {
     /// Without links.
     pub place: PathBuf,
     pub connection: Connection,
-    /// Empty replies without token counts are no answers: see [`is_no_answer`].
-    pub has_empty_answers: bool,
+    /// What the tables hold.
+    pub format: i64,
 }
 
 /// Whether what was kept as a reply is that of a response without a message: empty, not cut off, and no tokens counted.
@@ -128,17 +130,25 @@ pub(super) fn for_writing(path: &Path) -> Result<Opened, OpenError> {
         connection.execute_batch("BEGIN IMMEDIATE")?;
         let format = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
         connection.execute_batch(&format!(
-            "PRAGMA application_id = {APPLICATION}; {TABLES} {} {} {} PRAGMA user_version = {FORMAT}; COMMIT;",
+            "PRAGMA application_id = {APPLICATION}; {TABLES} {} {} {}",
             batches::TABLES,
             claims::TABLES,
-            if holds_empty_answers(format) { FORGET_EMPTY_ANSWERS } else { "" },
-        ))
+            if holds_empty_answers(format) {
+                FORGET_EMPTY_ANSWERS
+            } else {
+                ""
+            },
+        ))?;
+        if !has_checks(format) {
+            check::add(&connection)?;
+        }
+        connection.execute_batch(&format!("PRAGMA user_version = {FORMAT}; COMMIT;"))
     })();
     begun?;
     Ok(Opened {
         place,
         connection,
-        has_empty_answers: false,
+        format: FORMAT,
     })
 }
 
@@ -174,12 +184,18 @@ fn unwritable(path: &Path) -> Result<Opened, OpenError> {
     Ok(Opened {
         place,
         connection,
-        has_empty_answers: holds_empty_answers(format),
+        format,
     })
 }
 
-fn holds_empty_answers(format: i64) -> bool {
+/// Whether empty replies without token counts may be in it, which are no answers: see [`is_no_answer`].
+pub(super) fn holds_empty_answers(format: i64) -> bool {
     format < WITHOUT_EMPTY_ANSWERS
+}
+
+/// Whether its answers carry checks.
+pub(super) fn has_checks(format: i64) -> bool {
+    format >= WITH_CHECKS
 }
 
 /// SQLite's write-ahead log beside a file.

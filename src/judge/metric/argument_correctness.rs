@@ -1,4 +1,4 @@
-//! `argument_correctness`: were tools called with the right arguments? (Specification, section 12.3.)
+//! `argument_correctness`: were tools called with the right arguments? As in PandaProbe.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! `confidence`: does the agent act like one that knows what it does? (Specification, section 12.5.)
+//! `confidence`: does the agent act like one that knows what it does? As in PandaProbe.
 
 use super::{ask, scored};
 use crate::judge::evidence::Evidence;

@@ -1,6 +1,5 @@
 //! The judged metrics, one file each, and what they share: filling in prompts and finishing a score.
-//!
-//! Behaviour: the metric specification, section 12.
+//! They ask and count as PandaProbe does.
 
 mod argument_correctness;
 mod confidence;

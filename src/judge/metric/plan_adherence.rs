@@ -1,4 +1,4 @@
-//! `plan_adherence`: did the agent do what it planned? (Specification, section 12.6.)
+//! `plan_adherence`: did the agent do what it planned? As in PandaProbe.
 
 use super::shared_stages;
 use crate::judge::evidence::Evidence;

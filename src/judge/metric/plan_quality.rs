@@ -1,4 +1,4 @@
-//! `plan_quality`: was the plan a good one for the task? (Specification, section 12.7.)
+//! `plan_quality`: was the plan a good one for the task? As in PandaProbe.
 
 use super::shared_stages;
 use crate::judge::evidence::Evidence;

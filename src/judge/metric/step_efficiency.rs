@@ -1,4 +1,4 @@
-//! `step_efficiency`: did the agent take no more steps than needed? (Specification, section 12.4.)
+//! `step_efficiency`: did the agent take no more steps than needed? As in PandaProbe.
 
 use super::{SCORE_WITH_REASON, ask, in_stored_order, scored, shared_stages};
 use crate::judge::evidence::Evidence;

@@ -1,4 +1,4 @@
-//! `task_completion`: did the agent reach what the user wanted? (Specification, section 12.1.)
+//! `task_completion`: did the agent reach what the user wanted? As in PandaProbe.
 
 use super::{ask, in_stored_order, scored};
 use crate::judge::evidence::Evidence;

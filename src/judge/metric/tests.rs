@@ -168,7 +168,7 @@ fn equal_questions_of_different_metrics_are_the_very_same() {
 }
 
 #[test]
-fn prompts_demand_what_the_specification_lists() {
+fn prompts_demand_every_step_of_their_scales() {
     let five = ["- 1:", "- 0.75:", "- 0.5:", "- 0.25:", "- 0:"];
     let demands: BTreeMap<&str, Vec<&str>> = BTreeMap::from([
         (

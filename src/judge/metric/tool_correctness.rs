@@ -1,4 +1,4 @@
-//! `tool_correctness`: did the agent choose the right tools? (Specification, section 12.2.)
+//! `tool_correctness`: did the agent choose the right tools? As in PandaProbe.
 
 use super::{SCORE_WITH_REASON, ask, in_stored_order, scored};
 use crate::judge::evidence::Evidence;

@@ -1,4 +1,4 @@
-//! Reading replies by the rules of the compatible services.
+//! Reading replies by the rules of PandaProbe.
 
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ pub(super) fn without_fence(text: &str) -> Result<&str, ReplyFault> {
     ))
 }
 
-/// The compatible services also count the four separator controls as white space.
+/// PandaProbe also counts the four separator controls as white space.
 fn trim(text: &str) -> &str {
     text.trim_matches(|c: char| c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c))
 }

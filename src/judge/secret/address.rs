@@ -158,8 +158,8 @@ pub fn masked_url(url: &str, written: Written<'_>) -> String {
         };
         let secret = match piece {
             Piece::Open | Piece::Mark => false,
-            Piece::User | Piece::Segment => from_variable,
-            Piece::Password | Piece::Value(_) => {
+            Piece::Segment => from_variable,
+            Piece::User | Piece::Password | Piece::Value(_) => {
                 !(matches!(written, Written::AsGiven) && only_placeholders(text))
             }
         };
@@ -176,7 +176,9 @@ pub fn url_secrets(url: &str, places: &[Range<usize>], secrets: &mut Secrets) {
         let start = at;
         at += text.len();
         match piece {
-            Piece::Open | Piece::Mark | Piece::User => {}
+            Piece::Open | Piece::Mark => {}
+            // By itself it may be any word.
+            Piece::User => secrets.add_shown(&format!("//{text}:"), &format!("//{SECRET}:")),
             Piece::Password => {
                 secrets.add(text);
                 secrets.add(&decoded(text));
@@ -216,12 +218,18 @@ mod tests {
 
     const URLS: [(&str, &str); 16] = [
         ("http://host:8000/v1", "http://host:8000/v1"),
-        ("https://me:pw@host/v1", "https://me:[secret]@host/v1"),
+        ("https://me:pw@host/v1", "https://[secret]:[secret]@host/v1"),
         ("https://sk-1@host/v1", "https://[secret]@host/v1"),
         ("https://sk-1:@host/v1", "https://[secret]@host/v1"),
         ("https://${U}:${P}@host/v1", "https://${U}:${P}@host/v1"),
-        ("https://me:a${P}@host/v1", "https://me:[secret]@host/v1"),
-        ("https://me:$${P}@host/v1", "https://me:[secret]@host/v1"),
+        (
+            "https://me:a${P}@host/v1",
+            "https://[secret]:[secret]@host/v1",
+        ),
+        (
+            "https://me:$${P}@host/v1",
+            "https://[secret]:[secret]@host/v1",
+        ),
         ("https://host/${KEY}/v1", "https://host/${KEY}/v1"),
         (
             "https://host/v1?key=abc&api-version=2024-06-01&k=${K}",
@@ -255,7 +263,7 @@ mod tests {
         // Only where a variable is still to be filled in does `${` stand for one.
         assert_eq!(
             masked_url("http://u:${P}@h", Written::Filled(&[])),
-            "http://u:[secret]@h"
+            "http://[secret]:[secret]@h"
         );
     }
 
@@ -269,7 +277,7 @@ mod tests {
         for (said, kept) in [
             ("Basic Ym9iOnB3LzE=", "Basic [secret]"),
             ("pw/1", "[secret]"),
-            ("http://bob:pw%2F1@h", "http://bob:[secret]@h"),
+            ("http://bob:pw%2F1@h", "http://[secret]:[secret]@h"),
             ("canary KEY99 canary+KEY99", "[secret] [secret]"),
             ("/x?key=canary%20KEY99&k=x1", "/x?key=[secret]&k=[secret]"),
             ("http://h/ab/v1/models", "http://h/[secret]/v1/models"),

@@ -63,11 +63,6 @@ impl BaseUrl {
         &self.identity
     }
 
-    /// Whether requests have a query.
-    pub fn has_query(&self) -> bool {
-        self.query.is_some()
-    }
-
     /// The URL of a resource below; `path` may have a query of its own.
     pub fn join(&self, path: &str) -> String {
         let mark = if path.contains('?') { '&' } else { '?' };

@@ -83,3 +83,75 @@ fn a_run_that_asks_without_end_is_not_waited_for_without_end() {
     let answer = runtime.block_on(service.answer(&asked, LABEL));
     assert_eq!(answer.map(|reply| reply.text), Ok("yes".into()));
 }
+
+/// Fails by script: none is an answer.
+struct Comes(Mutex<Vec<Option<CallErrorKind>>>);
+
+#[async_trait]
+impl Judge for Comes {
+    async fn ask(&self, call: &Call) -> Result<Reply, CallError> {
+        let next = self.0.lock().unwrap().pop().flatten();
+        match next {
+            None => Yes.ask(call).await,
+            Some(kind) => Err(CallError {
+                kind,
+                message: "connection refused".into(),
+                retry_after: None,
+                usage: None,
+            }),
+        }
+    }
+
+    fn endpoint(&self, _: &str) -> String {
+        "here".into()
+    }
+}
+
+#[test]
+fn an_endpoint_that_was_there_is_waited_for_and_in_the_end_left_alone() {
+    use CallErrorKind::NoConnection;
+    for (away, comes_back) in [(Duration::from_secs(60), true), (Duration::ZERO, false)] {
+        let folder = tempfile::tempdir().unwrap();
+        // The first call is answered; then nobody is there three times.
+        let gone = [Some(NoConnection); 3].into_iter();
+        let script = gone.chain([None]).collect();
+        let service = JudgeService::new(ServiceParts {
+            judge: Some(Arc::new(Comes(Mutex::new(script)))),
+            batches: None,
+            endpoint: Arc::new(|_: &str| "here".to_owned()),
+            ledger: Arc::new(Ledger::open(&folder.path().join("ledger.db")).unwrap()),
+            budget: Budget::new(Caps::default()),
+            gate: RateGate::new(RateLimits::default()),
+            prices: PriceTable::with(&[]).unwrap(),
+            retries: Retries {
+                attempts: 1,
+                wait: Duration::from_millis(1),
+                away,
+                ..Retries::default()
+            },
+            breaker: BreakerRules::default(),
+            concurrency: 1,
+            timeout: Duration::from_secs(10),
+            deadline: None,
+            secrets: ProviderSettings::default().secrets(),
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let ask = |user| runtime.block_on(service.answer(&call(user), LABEL));
+        assert!(ask("a").is_ok());
+        let second = ask("b");
+        assert_eq!(second.is_ok(), comes_back, "{second:?}");
+        assert_eq!(service.stops().is_empty(), comes_back);
+        let sent = service.counts().sent;
+        if let Err(stopped) = second {
+            assert!(matches!(stopped, Unanswered::Stopped(_)) && stopped.pending());
+            assert_eq!(sent, 2);
+            assert!(ask("c").is_err());
+            assert_eq!(service.counts().sent, 2, "asked all the same");
+        } else {
+            assert_eq!(sent, 5);
+        }
+    }
+}

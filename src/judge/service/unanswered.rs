@@ -22,6 +22,9 @@ pub enum Unanswered {
     /// Another run has been asking the same for longer than its retries can take.
     #[error("not judged: another run has been asking the same question for long; run again")]
     AskedElsewhere,
+    /// The endpoint refused clearly, or is away: nothing more is asked there in this run.
+    #[error("not judged: {0}; run again when that is mended")]
+    Stopped(String),
     /// The call failed for good.
     #[error("{code}: {message}")]
     Failed {
@@ -45,6 +48,7 @@ impl Unanswered {
                 | Self::InBatch
                 | Self::DeadlinePassed
                 | Self::AskedElsewhere
+                | Self::Stopped(_)
         )
     }
 }

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{JudgeService, Unanswered};
+use super::refusals::Refusals;
+use super::{Asking, JudgeService, Retries, Unanswered};
 use crate::judge::breaker::{Breaker, BreakerRules};
-use crate::judge::call::{CallError, CallHash};
+use crate::judge::call::{CallError, CallHash, Reply};
 use crate::judge::turnstile::Turnstile;
 
 /// What is known of an endpoint's state, for all calls to it.
@@ -15,13 +16,15 @@ use crate::judge::turnstile::Turnstile;
 pub(super) struct Endpoint {
     pub breaker: Breaker,
     pub turnstile: Turnstile,
+    pub refusals: Refusals,
 }
 
 impl Endpoint {
-    pub fn new(rules: BreakerRules) -> Arc<Self> {
+    pub fn new(rules: BreakerRules, retries: &Retries) -> Arc<Self> {
         Arc::new(Self {
             breaker: Breaker::new(rules),
             turnstile: Turnstile::default(),
+            refusals: Refusals::new(retries.away),
         })
     }
 }
@@ -38,6 +41,42 @@ impl JudgeService {
                 let came = tokio::time::timeout_at(deadline, awaited).await;
                 came.map_err(|_| Unanswered::DeadlinePassed)
             }
+        }
+    }
+
+    /// The same, unless asking the call's model is over before.
+    pub(super) async fn in_time_for<T>(
+        &self,
+        asking: &Asking<'_>,
+        awaited: impl Future<Output = T>,
+    ) -> Result<T, Unanswered> {
+        let Some(refusals) = asking.refusals else {
+            return self.in_time(awaited).await;
+        };
+        let awaited = refusals.unless_over(&asking.call.model, awaited);
+        self.in_time(awaited).await?.map_err(Unanswered::Stopped)
+    }
+
+    /// Waits while another run asks the same; the answer, if that brought one.
+    pub(super) async fn wait_for_other(
+        &self,
+        hash: &CallHash,
+    ) -> Result<Option<Reply>, Unanswered> {
+        let patience = self.parts.retries.others.max(self.parts.timeout * 2);
+        let started = Instant::now();
+        let mut pause = Duration::from_millis(20);
+        loop {
+            if let Some(reply) = self.known(hash)? {
+                return Ok(Some(reply));
+            }
+            if !self.asked_elsewhere(hash)? {
+                return Ok(None);
+            }
+            if started.elapsed() > patience {
+                return Err(Unanswered::AskedElsewhere);
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(500));
         }
     }
 
@@ -70,6 +109,17 @@ impl JudgeService {
         let asked = error.retry_after.filter(|_| error.kind.passes())?;
         let waited_for = !asked.is_zero() && asked <= self.parts.retries.patience;
         waited_for.then(|| asked.mul_f64(1.0 + share(hash, attempt) / 4.0))
+    }
+
+    /// How long a call rests that found no connection. Before the endpoint has ever said anything, that is a moment: it tells a
+    /// place where nobody is from one that was busy.
+    pub(super) fn wait_for_connection(&self, asking: &Asking<'_>, unconnected: u32) -> Duration {
+        const MOMENT: Duration = Duration::from_millis(250);
+        let wait = self.backoff(asking.hash, unconnected);
+        match asking.refusals.is_some_and(Refusals::answered) {
+            true => wait,
+            false => wait.min(MOMENT),
+        }
     }
 
     /// How long a call rests by itself before its next try. Where its endpoint pauses for longer than a first wait, that is all.

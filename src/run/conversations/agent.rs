@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::run::conversations::judged::Recorded;
 
 /// An agent as far as all conversations of a run that say something of it agree: comparisons of runs look for changes of it
-/// (specification of conversations, section 11).
+/// (as in Connexity).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Agent {
     /// Its system prompt; none if no conversation tells it, or if they differ.

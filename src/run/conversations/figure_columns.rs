@@ -1,4 +1,4 @@
-//! The columns of `run_summary`: the figures of a run as a table of one row (specification of conversations, section 10).
+//! The columns of `run_summary`: the figures of a run as a table of one row (as in Connexity).
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! `nightmill conversations`: judges the transcripts of a table of turns (specification of conversations).
+//! `nightmill conversations`: judges the transcripts of a table of turns (as in Connexity).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::run::finished::retry_conversations;
 use crate::run::judging::request::JudgeRequest;
 use crate::run::judging::summary;
 use crate::run::quarantine_rows;
-use crate::run::score::{Stages, gate_results};
+use crate::run::score::{Stages, gate_results, tell};
 use crate::run::{
-    Distribution, JudgeSummary, Progress, RequestRecord, Rules, RunDirectory, RunError, Summary,
-    TableCounts, manifest,
+    Announced, Begun, Distribution, JudgeSummary, Progress, RequestRecord, Rules, RunDirectory,
+    RunError, Summary, TableCounts, manifest,
 };
 use crate::trace::{Code, OnBadFile, Quarantine, SourceFile, SourceFormat, TableSource, discover};
 
@@ -112,6 +112,17 @@ pub fn judge_turns(
     request: &TurnsRequest,
     progress: &Progress,
 ) -> Result<(Summary, PathBuf), RunError> {
+    let mut begun = None;
+    let result = make(request, progress, &mut begun);
+    tell(begun, &result);
+    result
+}
+
+fn make(
+    request: &TurnsRequest,
+    progress: &Progress,
+    begun: &mut Option<Begun>,
+) -> Result<(Summary, PathBuf), RunError> {
     let mut stages = Stages::new();
     progress.enter("opening files");
     let conversation = request.conversation()?;
@@ -125,6 +136,12 @@ pub fn judge_turns(
     // Providers, keys and the ledger are checked before anything takes time.
     let service = request.judge.service(&[])?;
     let run = RunDirectory::create(&request.out, request.overwrite, &inputs)?;
+    let announced = Announced {
+        command: "conversations",
+        metric_names: &request.rules.metrics,
+        monitor_id: None,
+    };
+    *begun = Begun::announce(&request.out, announced);
     stages.end("open and check");
 
     progress.enter("reading turns");
@@ -244,6 +261,7 @@ fn summary_of(
         pending_signals: 0,
         judge: Some(judge),
         metrics: metrics.into_iter().collect(),
+        failures: Vec::new(),
         worst_sessions: Vec::new(),
         quarantine: Vec::new(),
         gates: gate_results(rules, |_| distribution.mean()),

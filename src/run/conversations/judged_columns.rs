@@ -1,5 +1,4 @@
-//! From judged conversations to the columns of `judge_verdicts`, `judge_metric_scores` and `judge_outcomes` (specification
-//! of conversations, section 14).
+//! From judged conversations to the columns of `judge_verdicts`, `judge_metric_scores` and `judge_outcomes` (as in Connexity).
 
 use arrow::array::Int32Array;
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! A conversation looked up in the ledger, without asking anybody.
 
 use crate::judge::conversation::{Case, RequestError, SchemaPlace, Turn};
-use crate::judge::{Call, Known};
+use crate::judge::{Call, Known, MOST_ROUNDS};
 use crate::run::RunError;
 use crate::run::conversations::ConversationRequest;
 use crate::run::judging::answers::Answers;
@@ -42,7 +42,10 @@ pub(in crate::run) fn look_up(
         let tokens = asked.estimated_tokens;
         Ok((request.call(asked, place, round), tokens))
     };
-    let rounds = request.rounds.max(1);
+    let rounds = match request.anew {
+        true => MOST_ROUNDS,
+        false => request.rounds.max(1),
+    };
     for round in 0..rounds {
         let mut open = None;
         let mut unusable = false;

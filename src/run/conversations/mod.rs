@@ -14,7 +14,7 @@ mod request;
 mod rows;
 mod summary;
 pub(in crate::run) mod tabled_sessions;
-mod transcript_of_traces;
+pub(in crate::run) mod transcript_of_traces;
 mod turns_and_cases;
 
 use from_traces::{ChosenSession, Conversation, read_conversations};
@@ -30,7 +30,9 @@ use crate::judge::conversation::{
     Case, CaseLatency, JudgeError, NotJudged, RequestError, Role, SchemaPlace, Turn, Verdict,
     not_judged,
 };
-use crate::judge::{CallErrorKind, CallHash, CallLabel, JudgeService, Reply, Unanswered};
+use crate::judge::{
+    CallErrorKind, CallHash, CallLabel, JudgeService, MOST_ROUNDS, Reply, Unanswered,
+};
 use crate::metric::CONVERSATION;
 use crate::run::judging::judgements::Status;
 use crate::run::{Distribution, Rules, RunDirectory, RunError};
@@ -145,6 +147,7 @@ async fn judge_one(
         Some(why) => Asked::Nothing(why),
         None => {
             let mut round = 0;
+            let mut asked_here = false;
             loop {
                 let asked = ask(request, service, format_refused, &case, &turns, round).await?;
                 let unusable = |reply: &Reply| {
@@ -152,7 +155,12 @@ async fn judge_one(
                     verdict.judge_error.is_some()
                 };
                 match &asked {
-                    Asked::Answered(reply, _) if round + 1 < request.rounds && unusable(reply) => {
+                    Asked::Answered(reply, hash) if unusable(reply) => {
+                        asked_here |= request.anew && sent_here(service, hash)?;
+                        let anew = request.anew && !asked_here && round + 1 < MOST_ROUNDS;
+                        if round + 1 >= request.rounds && !anew {
+                            break asked;
+                        }
                         round += 1;
                     }
                     _ => break asked,
@@ -205,7 +213,12 @@ async fn judge_one(
     })
 }
 
-/// Why a conversation is shown to no judge; none if it is shown to one (specification of conversations, section 5).
+fn sent_here(service: &JudgeService, hash: &CallHash) -> Result<bool, RunError> {
+    let sent = service.ledger().asked_here(hash);
+    sent.map_err(|e| RunError::Plan(e.to_string()))
+}
+
+/// Why a conversation is shown to no judge; none if it is shown to one (as in Connexity).
 pub(in crate::run) fn not_asked(conversation: &Conversation) -> Option<String> {
     let Conversation {
         case,
@@ -287,7 +300,8 @@ async fn ask(
             | Unanswered::NotInLedger
             | Unanswered::InBatch
             | Unanswered::DeadlinePassed
-            | Unanswered::AskedElsewhere => {
+            | Unanswered::AskedElsewhere
+            | Unanswered::Stopped(_) => {
                 let hash = service.hash(&call);
                 return Ok(Asked::Pending(unanswered.to_string(), hash));
             }

@@ -1,4 +1,4 @@
-//! The table `judge_plan`: what a judge would be asked about each conversation (specification of conversations, section 14).
+//! The table `judge_plan`: what a judge would be asked about each conversation (as in Connexity).
 
 use std::path::{Path, PathBuf};
 

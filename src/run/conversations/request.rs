@@ -24,6 +24,8 @@ pub struct ConversationRequest {
     pub max_output_tokens: u32,
     /// How often a judge whose reply can't be used is asked, at least 1; see [`crate::judge::AskingRules::rounds`].
     pub rounds: u32,
+    /// Whether one more round is put where all replies are the ledger's; see [`crate::judge::AskingRules::anew`].
+    pub anew: bool,
 }
 
 impl ConversationRequest {

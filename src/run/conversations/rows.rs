@@ -1,5 +1,5 @@
 //! The tables of judged conversations: `judge_verdicts`, `judge_metric_scores`, `judge_outcomes`, `run_summary`, and the
-//! conversations' part of `scores` (specification of conversations, section 14).
+//! conversations' part of `scores` (as in Connexity).
 
 use std::path::PathBuf;
 

@@ -1,5 +1,4 @@
-//! Which transcripts of the tables `turns` and `cases` are judged, and reading them (specification of conversations,
-//! sections 1 and 5).
+//! Which transcripts of the tables `turns` and `cases` are judged, and reading them (as in Connexity).
 //!
 //! A first pass checks every row and notes where the rows of each session are: one entry for rows that follow each other,
 //! so that a table sorted by session needs about 300 bytes a session, and one whose sessions are mixed up to

@@ -73,6 +73,7 @@ fn request(config: JudgeConfig) -> ConversationRequest {
         temperature: crate::judge::Temperature::Usual(0.2),
         max_output_tokens: 100,
         rounds: 1,
+        anew: false,
     }
 }
 
@@ -183,7 +184,7 @@ fn whatever_goes_wrong_is_no_score() {
     };
     let normal = JudgeConfig::default;
     let broken: Answers = |_| said("{".into());
-    let denied: Answers = |_| fails(CallErrorKind::Denied);
+    let refused: Answers = |_| fails(CallErrorKind::Refused);
     for (config, caps, answers, text, status, fault, calls) in [
         (
             normal(),
@@ -197,7 +198,7 @@ fn whatever_goes_wrong_is_no_score() {
         (
             normal(),
             Caps::default(),
-            denied,
+            refused,
             "hi",
             Status::Failed,
             Some(JudgeError::LlmCallFailed),

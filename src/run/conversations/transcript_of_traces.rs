@@ -1,6 +1,6 @@
 //! From the traces of a session to one transcript, as the judge of conversations reads it.
 //!
-//! The rule [ours], since the specification of conversations starts from turns and a store of traces has none:
+//! The rule is this program's own, since Connexity starts from turns and a store of traces has none:
 //! * Traces stand in the order of `started_at`, then `trace_id`. Turns are numbered from 0 over the whole session.
 //! * A trace is a user turn with its input, two turns for each of its TOOL spans, and an assistant turn with its output.
 //!   What is null or blank makes no turn.

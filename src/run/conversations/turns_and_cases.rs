@@ -1,4 +1,4 @@
-//! From rows of the tables `turns` and `cases` to turns and cases (specification of conversations, section 1).
+//! From rows of the tables `turns` and `cases` to turns and cases (as in Connexity).
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};

@@ -1,8 +1,8 @@
-//! The folder of a comparison: two runs side by side as tables (specification of conversations, sections 11 and 14).
+//! The folder of a comparison: two runs side by side as tables (as in Connexity).
 //!
 //! Metrics have tables of their own: `run_comparison_case_metrics` with a row for each metric of a matched case,
-//! `run_comparison_metrics` with one for each metric of the matched cases together. Lists of structs in the two tables that
-//! the specification names would hold the same; but rows can be filtered, counted and joined with `judge_metric_scores`
+//! `run_comparison_metrics` with one for each metric of the matched cases together. Lists of structs in the two
+//! other tables would hold the same; but rows can be filtered, counted and joined with `judge_metric_scores`
 //! (by `test_case` and `metric`) as they are, and every reader of Parquet has them as plain columns.
 //!
 //! Each table names the two runs in each row, so that tables of many comparisons can be read as one.

@@ -1,7 +1,9 @@
-//! `nightmill runs scores --edit`: other values, reasons or metadata for scores of a run (specification, section 14).
+//! `nightmill runs scores --edit` and `--delete`: other values, reasons or metadata for scores of a run, or none at all
+//! (as in PandaProbe).
 //!
 //! The directory is made anew beside the old one and takes its place in one step, so that it is whole at every moment.
-//! Everything but the edited rows of `scores` and the manifest stays as it was: nothing is computed again.
+//! Everything but the edited rows of `scores`, their traces in `traces` and the manifest stays as it was: session scores
+//! are computed again by `nightmill aggregate`.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -20,11 +22,15 @@ use serde_json::{Value, json};
 
 use crate::metric::round4;
 use crate::run::directory::MANIFEST;
+use crate::run::finished::edit_traces::TraceEdits;
 use crate::run::finished::history::read_json;
 use crate::run::finished::import_scores::ScoresError;
-use crate::run::finished::manual_rows::{EDITED, GivenRow, RowError, data_type_named, read_rows};
+use crate::run::finished::manual_rows::{
+    EDITED, GivenRow, REMOVED, RowError, data_type_named, read_rows,
+};
 use crate::run::finished::stored_table;
 use crate::run::finished::stored_table::{cell, text, trace_id};
+use crate::run::finished::verify::check_file;
 use crate::run::{RunDirectory, RunError, StoredRun, manifest, table_writer};
 
 /// What was edited.
@@ -36,21 +42,34 @@ pub struct Edited {
     pub path: PathBuf,
 }
 
+/// What is done with the scores that are named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edit {
+    /// They are changed.
+    Change,
+    /// They are removed.
+    Remove,
+}
+
 /// Edits by trace and name, and how many rows each has met.
 struct Edits {
+    what: Edit,
     rows: Vec<GivenRow>,
     by_score: HashMap<(String, String), usize>,
     met: Vec<u64>,
 }
 
 impl Edits {
-    fn read(file: &str) -> Result<Self, RowError> {
-        let rows = read_rows(file, &EDITED)?;
+    fn read(file: &str, what: Edit) -> Result<Self, RowError> {
+        let rows = match what {
+            Edit::Change => read_rows(file, &EDITED)?,
+            Edit::Remove => read_rows(file, &REMOVED)?,
+        };
         let mut by_score = HashMap::with_capacity(rows.len());
         for (at, row) in rows.iter().enumerate() {
             row.metadata()?;
             let given = ["value", "reason", "metadata"].iter().any(|c| row.has(c));
-            if !given {
+            if !given && what == Edit::Change {
                 let problem = "null, and so are reason and metadata: nothing to change";
                 return Err(row.wrong("value", problem));
             }
@@ -58,11 +77,12 @@ impl Edits {
                 .insert((row.trace_id()?, row.name()?), at)
                 .is_some()
             {
-                return Err(row.wrong("name", "this score of the trace is edited twice"));
+                return Err(row.wrong("name", "this score of the trace is named twice"));
             }
         }
         let met = vec![0; rows.len()];
         Ok(Self {
+            what,
             rows,
             by_score,
             met,
@@ -91,6 +111,46 @@ impl Edits {
         Ok(found)
     }
 
+    /// A batch of scores with its edits; `of_traces` sees them all.
+    fn apply(
+        &mut self,
+        batch: &RecordBatch,
+        of_traces: &mut TraceEdits,
+    ) -> Result<RecordBatch, ScoresError> {
+        let broken = |e: String| ScoresError::Request(format!("the table `scores`: {e}"));
+        let found = self.of(batch).map_err(broken)?;
+        let whole = batch;
+        let batch = match (found.iter().any(Option::is_some), self.what) {
+            (true, Edit::Change) => edited(batch, &found, &self.rows)?,
+            _ => batch.clone(),
+        };
+        let column = |name| text(&batch, name).map_err(broken);
+        let (types, ids) = (column("target_type")?, column("target_id")?);
+        let (names, statuses) = (column("metric")?, column("status")?);
+        let raw = stored_table::numbers(&batch, "score_raw").map_err(broken)?;
+        for (row, edit) in found.iter().enumerate() {
+            if cell(&types, row) != Some("trace") {
+                continue;
+            }
+            let (Some(id), Some(name)) = (trace_id(&ids, row), cell(&names, row)) else {
+                continue;
+            };
+            let number = stored_table::number(&raw, row).filter(|_| self.what == Edit::Change);
+            let status = match (edit, self.what) {
+                // What is removed has not ended in any way.
+                (Some(_), Edit::Remove) => "",
+                _ => cell(&statuses, row).unwrap_or_default(),
+            };
+            of_traces.see(&id, name, status, edit.map(|_| number));
+        }
+        if self.what == Edit::Remove {
+            let kept: BooleanArray = found.iter().map(|edit| Some(edit.is_none())).collect();
+            let kept = arrow::compute::filter_record_batch(whole, &kept);
+            return kept.map_err(|e| broken(e.to_string()));
+        }
+        Ok(batch)
+    }
+
     /// Every edit must have met one score.
     fn check(&self, run: &str) -> Result<(), RowError> {
         for (row, met) in self.rows.iter().zip(&self.met) {
@@ -113,18 +173,21 @@ impl Edits {
     }
 }
 
-/// Changes scores of traces as `file` says: what it leaves out stays. An edited score is a success, and an annotation. All
-/// edits or none.
+/// Changes or removes scores of traces as `file` says: what it leaves out stays. A changed score is a success, and an
+/// annotation. All edits or none.
 ///
 /// # Errors
 /// [`ScoresError`]: a row that can't be used, or that meets no score, or several.
-pub fn edit_scores(run: &StoredRun, file: &str) -> Result<Edited, ScoresError> {
-    let mut edits = Edits::read(file)?;
+pub fn edit_scores(run: &StoredRun, file: &str, what: Edit) -> Result<Edited, ScoresError> {
+    let mut edits = Edits::read(file, what)?;
     if edits.rows.is_empty() {
         return Err(ScoresError::Request(format!("`{file}` holds no edits")));
     }
     let mut told: Value = read_json(&run.path, MANIFEST)?;
+    let ids = edits.by_score.keys().map(|(id, _)| id.clone());
+    let mut of_traces = TraceEdits::of(ids, &told).map_err(ScoresError::Request)?;
     let directory = RunDirectory::create(&run.path, true, &[PathBuf::from(file)])?;
+    // By name, so that all scores are seen before the first trace.
     for entry in walkdir::WalkDir::new(&run.path).sort_by_file_name() {
         let entry = entry.map_err(|e| RunError::write(&run.path, e))?;
         let inside = entry.path().strip_prefix(&run.path).unwrap_or(entry.path());
@@ -132,7 +195,16 @@ pub fn edit_scores(run: &StoredRun, file: &str) -> Result<Edited, ScoresError> {
         if entry.file_type().is_dir() {
             fs::create_dir_all(&target).map_err(|e| RunError::write(&target, e))?;
         } else if inside.starts_with("scores") {
-            rewrite(entry.path(), &target, &mut edits)?;
+            check_file(&run.path, &inside.to_string_lossy())?;
+            rewrite(entry.path(), &target, |batch| {
+                edits.apply(batch, &mut of_traces)
+            })?;
+        } else if inside.starts_with("traces") {
+            check_file(&run.path, &inside.to_string_lossy())?;
+            rewrite(entry.path(), &target, |batch| {
+                let broken = |e| ScoresError::Request(format!("the table `traces`: {e}"));
+                of_traces.apply(batch).map_err(broken)
+            })?;
         } else if inside != Path::new(MANIFEST) && inside != Path::new(".lock") {
             // A finished file is never written to again, so that both directories can share it.
             fs::hard_link(entry.path(), &target)
@@ -147,15 +219,19 @@ pub fn edit_scores(run: &StoredRun, file: &str) -> Result<Edited, ScoresError> {
         let files = manifest::checksums(directory.path())?;
         told.insert("files".into(), json!(files));
     }
-    manifest::write_json(&directory.path().join(MANIFEST), &told)?;
+    manifest::write_sealed(&directory.path().join(MANIFEST), &told)?;
     Ok(Edited {
         scores: edits.rows.len() as u64,
         path: directory.commit()?,
     })
 }
 
-/// Writes a part of the table `scores` anew.
-fn rewrite(from: &Path, to: &Path, edits: &mut Edits) -> Result<(), ScoresError> {
+/// Writes a part of a table anew.
+fn rewrite(
+    from: &Path,
+    to: &Path,
+    mut change: impl FnMut(&RecordBatch) -> Result<RecordBatch, ScoresError>,
+) -> Result<(), ScoresError> {
     let unreadable =
         |e: &dyn std::fmt::Display| ScoresError::Request(format!("`{}`: {e}", from.display()));
     let failed = |e: &dyn std::fmt::Display| RunError::write(to, e);
@@ -168,11 +244,7 @@ fn rewrite(from: &Path, to: &Path, edits: &mut Edits) -> Result<(), ScoresError>
         .map_err(|e| failed(&e))?;
     for batch in reader {
         let batch = batch.map_err(|e| unreadable(&e))?;
-        let found = edits.of(&batch).map_err(|e| unreadable(&e))?;
-        let batch = match found.iter().any(Option::is_some) {
-            true => edited(&batch, &found, &edits.rows)?,
-            false => batch,
-        };
+        let batch = change(&batch)?;
         writer.write(&batch).map_err(|e| failed(&e))?;
     }
     table_writer::close(writer).map_err(|e| failed(&e))?;

@@ -1,4 +1,4 @@
-//! What a judge makes of a comparison: likely causes and suggestions (specification of conversations, section 11).
+//! What a judge makes of a comparison: likely causes and suggestions (as in Connexity).
 
 use serde::Serialize;
 

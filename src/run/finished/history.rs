@@ -8,6 +8,7 @@ use arrow::array::{RecordBatch, StringArray};
 use chrono::{DateTime, Utc};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::analytics::{DataType as ValueType, ScoreFilter, ScoreRecord, ScoreStatus, Target};
 use crate::run::directory::MANIFEST;
@@ -15,6 +16,7 @@ use crate::run::finished::lineage::RunMark;
 use crate::run::finished::model_labels::ModelLabels;
 use crate::run::finished::run_record::{Recorded, RunRecord};
 use crate::run::finished::stored_table::{cell, for_each_batch, number, numbers, text, trace_id};
+use crate::run::finished::verify::{check_file, check_manifest};
 use crate::run::table_folder::is_no_run;
 use crate::selection::instant;
 
@@ -99,7 +101,7 @@ pub struct StoredRun {
     pub judged: u64,
     /// Scores that the run was asked for and that failed: those of traces, and conversations.
     pub failed: u64,
-    /// Scores of traces that failed and that the run took up for the sake of session metrics alone (specification, section 10.3).
+    /// Scores of traces that failed and that the run took up for the sake of session metrics alone (as in PandaProbe).
     pub failed_signals: u64,
     /// Traces with a metric that was not tried, and conversations that were not.
     pub pending: u64,
@@ -211,6 +213,51 @@ pub fn find_runs(paths: &[PathBuf]) -> Result<Vec<PathBuf>, HistoryError> {
     Ok(found)
 }
 
+/// The same with all runs below folders, however deep.
+///
+/// # Errors
+/// As [`find_runs`].
+pub fn find_runs_below(paths: &[PathBuf]) -> Result<Vec<PathBuf>, HistoryError> {
+    let nothing = |path: &Path| HistoryError::Nothing(path.to_owned());
+    let (mut found, mut known) = (Vec::new(), HashSet::new());
+    for given in paths {
+        let path = given.canonicalize().map_err(|_| nothing(given))?;
+        let before = found.len();
+        let mut walk = walkdir::WalkDir::new(&path).sort_by_file_name().into_iter();
+        while let Some(entry) = walk.next() {
+            let Ok(entry) = entry else { continue };
+            let hidden = entry.file_name().to_string_lossy().starts_with('.');
+            if !entry.file_type().is_dir() {
+                continue;
+            }
+            if entry.depth() > 0 && hidden {
+                walk.skip_current_dir();
+            } else if is_run(entry.path()) {
+                // A run holds no runs.
+                walk.skip_current_dir();
+                if known.insert(entry.path().to_owned()) {
+                    found.push(entry.into_path());
+                }
+            }
+        }
+        if found.len() == before {
+            return Err(nothing(given));
+        }
+    }
+    Ok(found)
+}
+
+/// What a run wrote of itself: its manifest and its summary.
+///
+/// # Errors
+/// [`HistoryError`] if it is not finished or a file of it can't be read.
+pub fn read_told(path: &Path) -> Result<(Value, Value), HistoryError> {
+    if !path.join(MANIFEST).exists() {
+        return Err(HistoryError::Unfinished(path.to_owned()));
+    }
+    Ok((read_json(path, MANIFEST)?, read_json(path, SUMMARY)?))
+}
+
 /// Whether a folder is a run directory, be it a broken one.
 fn is_run(folder: &Path) -> bool {
     let mut parts = [MANIFEST, SUMMARY, SCORES].iter();
@@ -266,7 +313,13 @@ pub(in crate::run) fn read_json<T: DeserializeOwned>(
     run: &Path,
     file: &str,
 ) -> Result<T, HistoryError> {
+    if file != MANIFEST {
+        check_file(run, file)?;
+    }
     let bytes = fs::read(run.join(file)).map_err(|e| HistoryError::damaged(run, file, e))?;
+    if file == MANIFEST {
+        check_manifest(run, &bytes)?;
+    }
     serde_json::from_slice(&bytes).map_err(|e| HistoryError::damaged(run, file, e))
 }
 

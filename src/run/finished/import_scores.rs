@@ -24,6 +24,8 @@ use crate::run::score_rows::scores_schema;
 use crate::run::table_writer::TableWriter;
 use crate::run::{RunDirectory, RunError, StoredRun, manifest};
 
+/// The command in the manifest of imported scores.
+pub(in crate::run) const IMPORT: &str = "import";
 /// Rows that are written together.
 const ROWS_AT_ONCE: usize = 8192;
 
@@ -110,7 +112,8 @@ pub fn import_scores(run: &StoredRun, file: &str, out: &Path) -> Result<Imported
     let labels = labels_of(run, &scores)?;
     for (row, score) in rows.iter().zip(&scores) {
         if !labels.contains_key(score.trace_id.as_str()) {
-            let problem = format!("`{}` is no trace of the run `{}`", score.trace_id, run.name);
+            let given = row.given_trace_id()?;
+            let problem = format!("`{given}` is no trace of the run `{}`", run.name);
             return Err(row.wrong("trace_id", problem).into());
         }
     }
@@ -142,14 +145,14 @@ pub fn import_scores(run: &StoredRun, file: &str, out: &Path) -> Result<Imported
     let told = json!({
         "format": 1,
         "nightmill": env!("CARGO_PKG_VERSION"),
-        "command": "import",
+        "command": IMPORT,
         "created_at": chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true),
         "inputs": [{ "path": file }],
         "scores_of": run.name,
         "counts": { "scores": imported.scores, "traces": imported.traces },
         "files": manifest::checksums(directory.path())?,
     });
-    manifest::write_json(&directory.path().join(MANIFEST), &told)?;
+    manifest::write_sealed(&directory.path().join(MANIFEST), &told)?;
     imported.path = directory.commit()?;
     Ok(imported)
 }

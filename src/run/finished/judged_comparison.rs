@@ -1,4 +1,4 @@
-//! The conversations of two runs side by side: a candidate against a baseline (specification of conversations, section 11).
+//! The conversations of two runs side by side: a candidate against a baseline (as in Connexity).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -73,7 +73,7 @@ pub struct JudgedRun {
     pub pending: usize,
 }
 
-/// The figures of the conversations of one run (specification of conversations, section 10).
+/// The figures of the conversations of one run (as in Connexity).
 #[derive(Clone, Debug, Serialize)]
 pub struct ConversationFigures {
     /// The run.

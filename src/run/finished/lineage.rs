@@ -1,4 +1,4 @@
-//! Which run a retry asks again, so that scores that both hold are counted once (specification, section 13).
+//! Which run a retry asks again, so that scores that both hold are counted once (as in PandaProbe).
 //!
 //! A retry holds every score of the run that it asks again. Names and paths of runs are used again, so that a run is told by
 //! its `identity`; a run without one by its path and the time of its manifest.

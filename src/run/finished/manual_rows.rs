@@ -1,4 +1,4 @@
-//! Rows of scores that people or programs made, out of a file: read and checked (specification, section 14).
+//! Rows of scores that people or programs made, out of a file: read and checked (as in PandaProbe).
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -23,6 +23,9 @@ pub(in crate::run) const IMPORTED: [&str; 7] = [
 ];
 /// Columns of an edit.
 pub(in crate::run) const EDITED: [&str; 5] = ["trace_id", "name", "value", "reason", "metadata"];
+
+/// Columns of a removal.
+pub(in crate::run) const REMOVED: [&str; 2] = ["trace_id", "name"];
 
 /// Where scores come from, by the words of tables.
 const SOURCES: [&str; 3] = ["AUTOMATED", "ANNOTATION", "PROGRAMMATIC"];
@@ -138,6 +141,11 @@ impl GivenRow {
     fn needed(&self, column: &str) -> Result<String, RowError> {
         let text = self.text(column)?.filter(|text| !text.trim().is_empty());
         text.ok_or_else(|| self.wrong(column, "null or empty; every row needs one"))
+    }
+
+    /// The trace as the row has it.
+    pub fn given_trace_id(&self) -> Result<String, RowError> {
+        self.needed("trace_id")
     }
 
     /// The trace, in its canonical form.

@@ -1,4 +1,4 @@
-//! What failed in a finished run, to be asked again by a new one (specification, section 13).
+//! What failed in a finished run, to be asked again by a new one (as in PandaProbe).
 //!
 //! The new run takes what judges said of traces from the table `scores` of the old one, to the last digit, and asks only for
 //! the pairs of trace and metric that failed there. Scores without a judge are computed again from the same files, which
@@ -13,6 +13,7 @@ use serde::Deserialize;
 use crate::embed::EmbeddingService;
 use crate::judge::judged_metric;
 use crate::metric::CONVERSATION;
+use crate::run::JudgeRequest;
 use crate::run::conversations::from_traces::SessionKey;
 use crate::run::directory::MANIFEST;
 use crate::run::finished::history::{HistoryError, read_json};
@@ -293,6 +294,7 @@ impl Retry {
             trace_ids: Some(Ids::of_traces(asked)),
             ..TraceFilters::default()
         };
+        ask_anew(judge);
         judge.condition = None;
         judge.sample = SamplingRate::ALL;
         judge.retry = Some(Arc::new(self));
@@ -300,6 +302,7 @@ impl Retry {
 
     /// Makes a request for the old run's tables ask for its failures alone: the ledger must answer all others.
     pub fn narrow_turns(self, request: &mut TurnsRequest) {
+        ask_anew(&mut request.judge);
         request.judge.retry = Some(Arc::new(self));
     }
 
@@ -417,4 +420,14 @@ fn status_of(name: Option<&str>) -> Result<Status, String> {
     let all = [Status::Success, Status::Failed, Status::Pending];
     let found = all.into_iter().find(|status| name == Some(status.name()));
     found.ok_or_else(|| format!("`{}` is no status", name.unwrap_or("null")))
+}
+
+/// An earlier retry may have used up the rounds: one is put in any case. Replies of a batch come back in another run than the one
+/// that asked, so that they can't be told from old ones; there the rounds alone count.
+fn ask_anew(judge: &mut JudgeRequest) {
+    let anew = judge.batches.is_none();
+    judge.asking.anew = anew;
+    if let Some(conversation) = &mut judge.conversation {
+        conversation.anew = anew;
+    }
 }

@@ -1,4 +1,4 @@
-//! The record of a run, as far as its manifest knows it (specification, section 13).
+//! The record of a run, as far as its manifest knows it (as in PandaProbe).
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

@@ -12,6 +12,7 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use crate::run::finished::history::HistoryError;
+use crate::run::finished::verify::check_file;
 use crate::trace::canonical_trace_id;
 
 /// Rows that are in memory at once while a table is read.
@@ -40,6 +41,7 @@ pub(in crate::run) fn for_each_batch(
     }
     parts.sort();
     for part in parts {
+        check_file(run, &format!("{table}/{part}"))?;
         let path = folder.join(&part);
         // Decoders have assertions that corrupt files can reach.
         let read = catch_unwind(AssertUnwindSafe(|| read_part(&path, columns, &mut each)));

@@ -33,8 +33,7 @@ impl<'r> Answers<'r> {
 
     /// The hash of a call where it would be asked.
     pub fn hash(&self, call: &Call) -> CallHash {
-        let url = self.judge.provider.url.as_deref();
-        call.hash(&endpoint_of(&call.model, url))
+        call.hash(&endpoint_of(&call.model, &self.judge.provider))
     }
 
     /// What is known of a call.

@@ -1,4 +1,4 @@
-//! A metric of conversations drafted by a judge from a description (specification of conversations, section 13). It is
+//! A metric of conversations drafted by a judge from a description (as in Connexity). It is
 //! shown, never saved.
 
 use crate::judge::PromptLabel;

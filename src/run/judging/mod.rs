@@ -5,6 +5,7 @@ pub(in crate::run) mod cap_use;
 pub(in crate::run) mod judgements;
 pub(in crate::run) mod metric_draft;
 pub(in crate::run) mod plan;
+pub(in crate::run) mod prompt_preview;
 pub(in crate::run) mod questions;
 pub(in crate::run) mod request;
 pub(in crate::run) mod summary;

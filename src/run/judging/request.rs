@@ -105,6 +105,7 @@ impl JudgeRequest {
             "model": self.asking.model,
             "models": self.asking.models,
             "url": self.provider.shown_url(),
+            "protocol": self.provider.url.as_ref().map(|_| self.provider.protocol.name()),
             "temperature": self.asking.temperature.of(&self.asking.model),
             "max_output_tokens": self.asking.max_output_tokens,
             "policy": self.asking.policy.name(),
@@ -235,10 +236,10 @@ impl JudgeRequest {
                 Some(desk.map_err(|e| request(&e))?)
             }
         };
-        let url = self.provider.url.clone();
+        let provider = self.provider.clone();
         Ok(JudgeService::new(ServiceParts {
             judge,
-            endpoint: Arc::new(move |model| endpoint_of(model, url.as_deref())),
+            endpoint: Arc::new(move |model| endpoint_of(model, &provider)),
             ledger,
             batches,
             budget: Budget::new(self.caps),

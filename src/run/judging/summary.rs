@@ -19,6 +19,9 @@ pub struct JudgeSummary {
     /// The flags that no trace passed, if that is why none was chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub passed_by_none: Option<String>,
+    /// Why endpoints or models were not asked any more, in one line each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stopped: Vec<String>,
     /// Ends by metric of traces.
     pub metrics: Vec<JudgedMetricSummary>,
     /// What judging conversations came to, if it was asked for.
@@ -88,6 +91,7 @@ pub(in crate::run) fn summarise(
         .map_err(|e| RunError::Plan(e.to_string()))?;
     Ok(JudgeSummary {
         passed_by_none: None,
+        stopped: service.stops(),
         traces: request.retry.as_ref().map_or(traces, |r| r.chosen()) as u64,
         metrics: metrics.collect(),
         conversations,

@@ -8,7 +8,7 @@ use crate::selection::parse_instant;
 use crate::trace::label;
 
 /// The evidence of a trace with these members, of at most `most_chars` characters. Its spans stand in the order of
-/// (`started_at`, `span_id`) (specification, section 1), wherever the files have them: what may be cut depends on what
+/// (`started_at`, `span_id`) (as in PandaProbe), wherever the files have them: what may be cut depends on what
 /// came first and last. Spans without a readable start come behind all others, in stored order.
 ///
 /// # Errors

@@ -115,36 +115,36 @@ fn samples_are_nested_repeatable_and_rounded_down() {
     let scene = Scene::new(&traces(COUNT));
     let judge = ScriptedJudge::start(script);
     let sample = |out, more: &[&str]| judged(&scene, &judge, out, more);
-    let fifth = sample("fifth", &["--sample", "0.2"]);
-    let half = sample("half", &["--sample", "0.5"]);
+    let fifth = sample("fifth", &["--judge-sample", "0.2"]);
+    let half = sample("half", &["--judge-sample", "0.5"]);
     assert_eq!((fifth.len(), half.len()), (4, 10));
     assert!(
         fifth.iter().all(|case| half.contains(case)),
         "{fifth:?} {half:?}"
     );
-    assert_eq!(sample("again", &["--sample", "0.2"]), fifth);
+    assert_eq!(sample("again", &["--judge-sample", "0.2"]), fifth);
     // One at least, and none for nothing.
-    assert_eq!(sample("least", &["--sample", "0.01"]).len(), 1);
-    assert_eq!(sample("none", &["--sample", "0"]).len(), 0);
+    assert_eq!(sample("least", &["--judge-sample", "0.01"]).len(), 1);
+    assert_eq!(sample("none", &["--judge-sample", "0"]).len(), 0);
     assert_eq!(
         sample(super::scene::ALL_BUT_CONVERSATIONS, &[]).len(),
         COUNT
     );
-    let other = sample("other", &["--sample", "0.5", "--sample-seed", "1"]);
+    let other = sample("other", &["--judge-sample", "0.5", "--sample-seed", "1"]);
     assert!(other.len() == 10 && other != half, "{other:?}");
     // The share is one of those that pass the filters.
     let late = [
         "--judge-only",
         "from=2026-01-01T00:00:11Z",
-        "--sample",
+        "--judge-sample",
         "0.5",
     ];
     let late = sample("late", &late);
     assert_eq!(late.len(), 5);
     assert!(late.iter().all(|case| *case >= 11), "{late:?}");
     let mut wrong = scene.judge(&judge.url(), "confidence", "wrong");
-    let ran = expect(2, wrong.args(["--sample", "1.5"]));
-    assert!(ran.stderr.contains("--sample"), "{ran:?}");
+    let ran = expect(2, wrong.args(["--judge-sample", "1.5"]));
+    assert!(ran.stderr.contains("--judge-sample"), "{ran:?}");
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn rows_of_one_trace_are_judged_once() {
     assert!(first.user.contains("the last word"), "{}", first.user);
     assert!(!first.user.contains("left the house"), "{}", first.user);
     // The later row says how the trace ended.
-    let sampled = ["--judge-only", "status=error", "--sample", "0.9"];
+    let sampled = ["--judge-only", "status=error", "--judge-sample", "0.9"];
     let failed = judged(&scene, &judge, "failed", &sampled);
     assert_eq!(failed, [0]);
     let listed = listed(&scene, "failed");

@@ -342,12 +342,12 @@ fn a_capped_run_ends_with_3_and_a_later_one_asks_only_the_rest() {
 
     // A sample is a share of the transcripts; another run of it is the same one.
     let mut command = scene.judge(&judge.url(), "turns.jsonl", "sampled");
-    expect(0, command.args(["--sample", "0.4", "--replay"]));
+    expect(0, command.args(["--judge-sample", "0.4", "--replay"]));
     let verdicts = Table::of(&scene.at("sampled"), "judge_verdicts");
     assert_eq!(verdicts.texts("session_id").len(), 1);
 }
 
-/// The table of turns as Parquet in the types of the specification.
+/// The table of turns as Parquet in the types that a transcript store has.
 fn parquet_of(rows: &[Value], path: &Path) {
     let text = |name: &str| Field::new(name, DataType::Utf8, true);
     let call = Fields::from(vec![text("id"), text("name"), text("arguments")]);

@@ -153,13 +153,6 @@ fn a_fault_that_stays_fails_the_trace_with_its_reason() {
             "no such model",
             1,
         ),
-        (
-            Answer::status(404, &[], "nothing is here"),
-            "nothing is here",
-            1,
-        ),
-        (Answer::status(401, &[], "wrong key"), "access_denied", 1),
-        (Answer::status(403, &[], "not for you"), "access_denied", 1),
         // Nobody waits a whole day for one answer.
         (
             Answer::status(429, &[("retry-after", "86400")], "quota"),
@@ -214,9 +207,9 @@ fn a_body_without_a_message_is_no_answer() {
         (bodies[0], "server_error", "the upstream is away", 2),
         (bodies[4], "garbled_answer", "no message", 2),
         (
-            r#"{"error": {"code": 404, "message": "no such model"}}"#,
+            r#"{"error": {"code": 400, "message": "no such thing"}}"#,
             "refused",
-            "no such model",
+            "no such thing",
             1,
         ),
     ] {
@@ -286,7 +279,7 @@ fn a_wait_that_one_call_is_told_holds_for_all() {
 fn failed_traces_are_asked_again_by_the_next_run() {
     let scene = Scene::new(&traces(3));
     let judge = ScriptedJudge::start(|asked| match (case_of(asked), asked.attempt) {
-        (1, 0) => Answer::status(401, &[], "wrong key"),
+        (1, 0) => Answer::status(400, &[], "not this one"),
         _ => good(asked),
     });
     expect(3, &mut scene.judge(&judge.url(), "confidence", "first"));

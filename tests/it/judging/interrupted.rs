@@ -42,7 +42,8 @@ fn a_killed_run_pays_nothing_twice_and_ends_as_if_nothing_had_happened() {
     let end = Instant::now();
     killed.kill();
     assert!(!scene.at("run").exists());
-    assert_eq!(hidden(&scene).len(), 1, "{:?}", entries(scene.folder()));
+    // The run, and its record.
+    assert_eq!(hidden(&scene).len(), 2, "{:?}", entries(scene.folder()));
     let before = judge.prompts();
     let answered: HashSet<String> = before
         .iter()

@@ -161,30 +161,29 @@ fn offline_refuses_judged_metrics_before_anything_is_read() {
 fn without_a_judged_metric_nobody_is_asked() {
     let scene = Scene::new(&traces(2));
     let judge = ScriptedJudge::start(script);
-    expect(
-        0,
-        &mut scene.judge(&judge.url(), "coherence,agent_reliability", "run"),
-    );
-    expect(
-        0,
-        scene
-            .judge(&judge.url(), "coherence", "offline")
-            .arg("--offline"),
-    );
+    let metrics = "coherence,agent_reliability";
+    let mut named = scene.score(metrics, "run");
+    named.env("NIGHTMILL_JUDGE", "openai/test");
+    named.env("NIGHTMILL_JUDGE_URL", judge.url());
+    named.env("NIGHTMILL_LEDGER", scene.at("ledger.db"));
+    expect(0, &mut named);
+    expect(0, scene.score("coherence", "offline").arg("--offline"));
     assert_eq!(judge.asked().len(), 0);
     assert!(!scene.at("ledger.db").exists());
     assert!(summary(&scene.at("run")).get("judge").is_none());
     // Nor by default: judged metrics are never among those that a run takes by itself.
     let mut default = crate::support::program();
     default.arg("score").arg(scene.at("traces.jsonl"));
-    default.args(["--judge", "openai/test", "--judge-url", &judge.url()]);
-    expect(
-        0,
-        default
-            .args(["--no-report", "--out"])
-            .arg(scene.at("default")),
-    );
+    default
+        .args(["--no-report", "--out"])
+        .arg(scene.at("default"));
+    default.env("NIGHTMILL_JUDGE", "openai/test");
+    default.env("NIGHTMILL_JUDGE_URL", judge.url());
+    expect(0, &mut default);
     assert_eq!(judge.asked().len(), 0);
+    // Flags are meant for this run.
+    let ran = expect(2, &mut scene.judge(&judge.url(), metrics, "refused"));
+    assert!(ran.stderr.contains("--judge: no metric"), "{ran:?}");
 }
 
 #[test]
@@ -235,4 +234,57 @@ fn a_ledger_is_a_file_whatever_it_is_called() {
         }
         assert!(std::fs::metadata(scene.at(name)).unwrap().len() > 0);
     }
+}
+
+/// A byte of a reply that changes on disk: the reply is not used, and the question is asked again.
+#[test]
+fn a_reply_that_changed_on_disk_is_asked_again() {
+    let scene = Scene::new(&traces(3));
+    let judge = ScriptedJudge::start(script);
+    let url = judge.url();
+    expect(0, &mut scene.judge(&url, "confidence", "first"));
+    assert_eq!(judge.prompt_count(), 3);
+    let mut ledger = std::fs::read(scene.at("ledger.db")).unwrap();
+    let found = ledger.windows(4).position(|bytes| bytes == b"0.75");
+    ledger[found.expect("a reply with its score") + 2] = b'3';
+    std::fs::write(scene.at("ledger.db"), ledger).unwrap();
+
+    let ran = expect(
+        3,
+        scene.judge(&url, "confidence", "replayed").arg("--replay"),
+    );
+    assert!(ran.stderr.contains("damaged"), "{ran:?}");
+    let ran = expect(0, &mut scene.judge(&url, "confidence", "again"));
+    assert_eq!(judge.prompt_count(), 4, "{ran:?}");
+    assert_same_tables(&scene.at("first"), &scene.at("again"));
+    let ran = expect(0, &mut scene.judge(&url, "confidence", "last"));
+    assert!(
+        judge.prompt_count() == 4 && !ran.stderr.contains("damaged"),
+        "{ran:?}"
+    );
+}
+
+/// A ledger of the version before checks gets them when it is opened to be written.
+#[test]
+fn answers_of_an_older_ledger_get_their_check() {
+    let scene = Scene::new(&traces(2));
+    let judge = ScriptedJudge::start(script);
+    let url = judge.url();
+    expect(0, &mut scene.judge(&url, "confidence", "first"));
+    let older = rusqlite::Connection::open(scene.at("ledger.db")).unwrap();
+    older
+        .execute_batch("ALTER TABLE calls DROP COLUMN checked_by; PRAGMA user_version = 4;")
+        .unwrap();
+    drop(older);
+    expect(0, &mut scene.judge(&url, "confidence", "second"));
+    assert_eq!(judge.prompt_count(), 2, "an old answer was not used");
+    let renewed = rusqlite::Connection::open(scene.at("ledger.db")).unwrap();
+    let unchecked: i64 = renewed
+        .query_row(
+            "SELECT count(*) FROM calls WHERE checked_by IS NULL",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    assert_eq!(unchecked, 0);
 }

@@ -44,7 +44,7 @@ fn replies(scene: &Scene) -> Vec<String> {
 }
 
 #[test]
-fn titles_and_users_are_no_secrets() {
+fn titles_are_no_secrets_and_words_that_are_users_stay_words() {
     const REASON: &str = "the customer asked support for a refund with confidence";
     let scene = Scene::new(&traces(1));
     let judge =
@@ -62,7 +62,8 @@ fn titles_and_users_are_no_secrets() {
         settings["judge_headers"][0],
         "x-title=customer support confidence"
     );
-    assert_eq!(settings["judge_url"], url);
+    let masked = url.replacen("refund", "[secret]", 1);
+    assert_eq!(settings["judge_url"], masked);
 }
 
 /// A key that is a word of the reply's form too.
@@ -111,7 +112,7 @@ fn echo(asked: &Asked) -> Answer {
     let headers = asked.headers.iter().map(|(n, v)| format!("{n}: {v}"));
     let said = format!("{} {}", asked.path, headers.collect::<Vec<_>>().join(" "));
     match super::scene::case_of(asked) {
-        0 => Answer::status(401, &[], &json!({"error": {"message": said}}).to_string()),
+        0 => Answer::status(400, &[], &json!({"error": {"message": said}}).to_string()),
         _ => {
             let mut reply = reply_to(asked, 0.5);
             reply["reason"] = json!(said);
@@ -123,8 +124,8 @@ fn echo(asked: &Asked) -> Answer {
 #[test]
 fn secrets_of_urls_are_masked_whatever_their_length() {
     for (user, path, query, shown_user, shown_query) in [
-        ("bob:pw12@", "", "", "bob:[secret]@", ""),
-        ("bob:${P}@", "", "", "bob:[secret]@", ""),
+        ("bob:pw12@", "", "", "[secret]:[secret]@", ""),
+        ("bob:${P}@", "", "", "[secret]:[secret]@", ""),
         ("", "", "?api-key=zyx12", "", "?api-key=[secret]"),
         ("", "", "?canaryKEY99", "", "?[secret]"),
         (
@@ -135,7 +136,7 @@ fn secrets_of_urls_are_masked_whatever_their_length() {
             "?api-key=[secret]&version=2",
         ),
         ("", "/${P}", "", "", ""),
-        ("bob:s3cretpassw0rd@", "", "", "bob:[secret]@", ""),
+        ("bob:s3cretpassw0rd@", "", "", "[secret]:[secret]@", ""),
     ] {
         let scene = Scene::new(&traces(2));
         let judge = ScriptedJudge::start(echo);

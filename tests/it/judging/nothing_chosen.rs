@@ -24,7 +24,7 @@ fn a_choice_that_no_trace_passes_is_named() {
         for metrics in ["confidence", "conversation"] {
             let out = format!("{metrics}{at}");
             let mut command = scene.judge(&judge.url(), metrics, &out);
-            let ran = expect(0, command.args(&flags).args(["--sample", "0.5"]));
+            let ran = expect(0, command.args(&flags).args(["--judge-sample", "0.5"]));
             let warning = format!("{named}: no trace passes");
             assert!(ran.stderr.contains(&warning), "{ran:?}");
             let note = format!("nothing was judged: no trace passes {named}");
@@ -36,7 +36,10 @@ fn a_choice_that_no_trace_passes_is_named() {
     // Where some pass, or none were wanted, there is nothing to say.
     for (out, flags) in [
         ("some", ["--judge-only", "name=support", "--max-calls", "0"]),
-        ("none", ["--judge-only", "name=support", "--sample", "0"]),
+        (
+            "none",
+            ["--judge-only", "name=support", "--judge-sample", "0"],
+        ),
     ] {
         let code = if out == "some" { 3 } else { 0 };
         let mut command = scene.judge(&judge.url(), "confidence", out);

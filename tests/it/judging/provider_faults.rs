@@ -109,30 +109,61 @@ fn a_plain_reply_that_is_no_good_is_mended_once() {
     }
 }
 
+/// Whom a provider does not let in it does not let in for the next question either.
 #[test]
-fn faults_that_stay_fail_at_once_under_their_name() {
-    for (wire, status, kind, message, code) in [
+fn a_provider_that_lets_nobody_in_is_asked_once() {
+    for (wire, status, kind, message, why) in [
         (
             ANTHROPIC,
             401,
             "authentication_error",
             "invalid x-api-key",
-            "access_denied",
+            "the judge refused the key (401)",
         ),
         (
             ANTHROPIC,
             403,
             "permission_error",
             "not for you",
-            "access_denied",
+            "does not let this key ask `anthropic/claude-test` (403)",
         ),
         (
             GEMINI,
             400,
             "INVALID_ARGUMENT",
             "API key not valid. Please pass a valid API key.",
-            "access_denied",
+            "the judge refused the key (400)",
         ),
+        (
+            ANTHROPIC,
+            404,
+            "not_found_error",
+            "model: claude-test",
+            "does not know `anthropic/claude-test` (404)",
+        ),
+        (
+            GEMINI,
+            404,
+            "NOT_FOUND",
+            "models/gemini-test is not found",
+            "does not know `gemini/gemini-test` (404)",
+        ),
+    ] {
+        let (scene, asked) = wire.judged(3, move |_| wire.error(status, &[], kind, message));
+        assert_eq!(asked.len(), 1, "{message}");
+        let row = score(&scene.at("run"), &id(0), "confidence");
+        assert_eq!(row.status, "PENDING", "{message}");
+        assert!(
+            row.reason.contains(why) && row.reason.contains(message),
+            "{}",
+            row.reason
+        );
+    }
+}
+
+#[test]
+fn faults_that_stay_fail_at_once_under_their_name() {
+    for (wire, status, kind, message, code) in [
         (
             ANTHROPIC,
             400,
@@ -153,20 +184,6 @@ fn faults_that_stay_fail_at_once_under_their_name() {
             "INVALID_ARGUMENT",
             "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
             "context_overflow",
-        ),
-        (
-            ANTHROPIC,
-            404,
-            "not_found_error",
-            "model: claude-test",
-            "refused",
-        ),
-        (
-            GEMINI,
-            404,
-            "NOT_FOUND",
-            "models/gemini-test is not found",
-            "refused",
         ),
     ] {
         let (scene, asked) = wire.judged(3, move |_| wire.error(status, &[], kind, message));

@@ -14,6 +14,8 @@ use crate::support::{entries, summary};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wire {
     dialect: Dialect,
+    /// The word of --judge-protocol.
+    protocol: &'static str,
     model: &'static str,
     /// What follows the server in a base URL.
     base: &'static str,
@@ -24,6 +26,7 @@ pub(super) struct Wire {
 
 pub(super) const OPENAI: Wire = Wire {
     dialect: Dialect::OpenAi,
+    protocol: "openai",
     model: "openai/test",
     base: "/v1",
     variable: "OPENAI_API_KEY",
@@ -31,6 +34,7 @@ pub(super) const OPENAI: Wire = Wire {
 };
 pub(super) const ANTHROPIC: Wire = Wire {
     dialect: Dialect::Anthropic,
+    protocol: "anthropic",
     model: "anthropic/claude-test",
     base: "/v1",
     variable: "ANTHROPIC_API_KEY",
@@ -38,6 +42,7 @@ pub(super) const ANTHROPIC: Wire = Wire {
 };
 pub(super) const GEMINI: Wire = Wire {
     dialect: Dialect::Gemini,
+    protocol: "gemini",
     model: "gemini/gemini-test",
     base: "/v1beta",
     variable: "GEMINI_API_KEY",
@@ -75,7 +80,7 @@ impl Wire {
         let mut command = self.bare(scene, out);
         command.env(self.variable, KEY);
         let url = format!("{}{}{after}", judge.root(), self.base);
-        command.args(["--judge-url", &url]);
+        command.args(["--judge-url", &url, "--judge-protocol", self.protocol]);
         command
     }
 
@@ -288,10 +293,10 @@ fn echo(wire: Wire, asked: &Asked) -> Answer {
     match case_of(asked) {
         0 if asked.attempt == 0 => wire.error(529, &[("x-key", key)], key, key),
         1 => wire.error(
-            401,
+            400,
             &[],
-            "authentication_error",
-            &format!("wrong key: {key}"),
+            "invalid_request_error",
+            &format!("not with this key: {key}"),
         ),
         2 => Answer::Reply(Reply::from(said).finish(Finish::ContentFilter)),
         3 => Answer::Reply(Reply::from(said).model(&format!("model-{key}"))),

@@ -49,7 +49,7 @@ fn good(asked: &Asked) -> Answer {
 }
 
 pub(super) fn denied() -> Answer {
-    Answer::status(401, &[], "wrong key")
+    Answer::status(400, &[], "not this one")
 }
 
 pub(super) fn retry(scene: &Scene, old: &str, new: &str) -> Command {
@@ -277,6 +277,65 @@ fn unusable_answers_are_asked_for_again() {
     });
     assert!(asked.is_empty());
     assert_same_tables(&scene.at("third"), &scene.at("whole"));
+}
+
+/// A retry that got nothing of use has used up its round; the next one of the same run asks all the same.
+#[test]
+fn a_retry_after_a_retry_that_failed_asks_anew() {
+    let scene = Scene::new(&traces(2));
+    let judge = Mendable::start(
+        |asked| (case_of(asked) == 1).then(|| Answer::reply("I would rather not say.")),
+        good,
+    );
+    let url = judge.judge.url();
+    expect(3, &mut scene.judge(&url, "confidence", "first"));
+    for out in ["second", "third"] {
+        let asked = judge.asked_by(|| {
+            expect(3, &mut retry(&scene, "first", out));
+        });
+        assert_eq!(
+            asked.iter().map(case_of).collect::<Vec<_>>(),
+            [1; 6],
+            "{out}"
+        );
+    }
+    judge.mend();
+    let asked = judge.asked_by(|| {
+        expect(0, &mut retry(&scene, "first", "fourth"));
+    });
+    assert_eq!(asked.iter().map(case_of).collect::<Vec<_>>(), [1]);
+    let row = score(&scene.at("fourth"), &id(1), "confidence");
+    assert_eq!(row.raw, Some(0.75));
+}
+
+/// The same of conversations, of which one was scored in a round that the record does not count.
+#[test]
+fn conversations_are_asked_anew_too() {
+    let scene = Scene::new(&apart(3));
+    let judge = Mendable::start(
+        |asked| match case_of(asked) {
+            0 => None,
+            _ => Some(Answer::reply("Nice talk.")),
+        },
+        verdict,
+    );
+    expect(
+        3,
+        &mut scene.judge(&judge.judge.url(), "conversation", "first"),
+    );
+    for out in ["second", "third"] {
+        let asked = judge.asked_by(|| {
+            expect(3, &mut retry(&scene, "first", out));
+        });
+        let mut cases: Vec<usize> = asked.iter().map(case_of).collect();
+        cases.sort_unstable();
+        assert_eq!(cases, [1, 2], "{out}");
+    }
+    judge.mend();
+    let asked = judge.asked_by(|| {
+        expect(0, &mut retry(&scene, "first", "fourth"));
+    });
+    assert_eq!(asked.len(), 2);
 }
 
 /// One session a trace, so that each conversation is one case.

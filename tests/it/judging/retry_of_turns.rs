@@ -110,7 +110,7 @@ fn the_request_is_kept_whole() {
         &[draft],
     );
     let settings =
-        "judge_temperature = \"0.5\"\nsample = \"0.7\"\n[threshold]\nconversation = 0.9\n";
+        "judge_temperature = \"0.5\"\njudge_sample = \"0.7\"\n[threshold]\nconversation = 0.9\n";
     std::fs::write(scene.at("nightmill.toml"), settings).unwrap();
     let judge = Mendable::start(|_| Some(denied()), script);
     let mut first = program();

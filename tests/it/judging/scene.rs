@@ -139,7 +139,14 @@ impl Scene {
         command.env("NO_PROXY", "127.0.0.1");
         command.arg("score").arg(self.at("traces.jsonl"));
         command.args(["--no-report", "--metrics", metrics]);
-        command.arg("--ledger").arg(self.at("ledger.db"));
+        // Where nobody asks a judge, the flag would be idle.
+        let judged = SEVEN.iter().chain(&["conversation", "all"]);
+        if judged
+            .clone()
+            .any(|name| metrics.split(',').any(|metric| metric == *name))
+        {
+            command.arg("--ledger").arg(self.at("ledger.db"));
+        }
         command.arg("--out").arg(self.at(out));
         command
     }

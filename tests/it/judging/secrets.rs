@@ -31,7 +31,7 @@ fn echo(asked: &Asked) -> Answer {
         (0, _) if asked.attempt == 0 => {
             Answer::status(500, &[("x-key", key)], &format!("key {key} is tired"))
         }
-        (1, _) => Answer::status(401, &[], &format!("wrong key: {key}")),
+        (1, _) => Answer::status(400, &[], &format!("not with this key: {key}")),
         (2, _) if asked.attempt == 0 => Answer::Garbage(format!("<p>{key}").into_bytes()),
         (3, _) if asked.has_response_format => Answer::reply(format!("My key is {key}.")),
         (3, _) => Answer::reply(json!({"confidence": 0.5, "reason": key})),

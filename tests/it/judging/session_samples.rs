@@ -1,4 +1,4 @@
-//! Which sessions are judged as conversations: `--sample` is a share of the sessions.
+//! Which sessions are judged as conversations: `--judge-sample` is a share of the sessions.
 
 use std::path::Path;
 
@@ -47,26 +47,31 @@ fn a_sample_takes_a_share_of_the_sessions_and_of_the_traces() {
         assert_eq!(planned(&scene, "traces.jsonl", more), calls, "{more:?}");
         (counts, talks)
     };
-    let (counts, tenth) = run("tenth", &["--sample", "0.1"]);
+    let (counts, tenth) = run("tenth", &["--judge-sample", "0.1"]);
     assert_eq!(counts, (6, 2));
     let whole = Table::of(&scene.at("tenth"), "judge_verdicts").numbers("traces");
     assert_eq!(whole, [Some(3.0), Some(3.0)]);
-    let (counts, third) = run("third", &["--sample", "0.3"]);
+    let (counts, third) = run("third", &["--judge-sample", "0.3"]);
     assert_eq!(counts, (18, 6));
     assert!(
         tenth.iter().all(|s| third.contains(s)),
         "{tenth:?} {third:?}"
     );
-    let (counts, other) = run("other", &["--sample", "0.3", "--sample-seed", "1"]);
+    let (counts, other) = run("other", &["--judge-sample", "0.3", "--sample-seed", "1"]);
     assert!(counts == (18, 6) && other != third, "{other:?}");
-    assert_eq!(run("least", &["--sample", "0.01"]).0, (1, 1));
-    assert_eq!(run("none", &["--sample", "0"]).0, (0, 0));
+    assert_eq!(run("least", &["--judge-sample", "0.01"]).0, (1, 1));
+    assert_eq!(run("none", &["--judge-sample", "0"]).0, (0, 0));
     // The share is one of the sessions with a trace that passes: ten traces, in four sessions.
     let late = ["--judge-only", "from=2026-01-01T00:00:50Z"];
-    let (counts, late) = run("late", &[&late[..], &["--sample", "0.5"]].concat());
+    let (counts, late) = run("late", &[&late[..], &["--judge-sample", "0.5"]].concat());
     assert_eq!(counts, (5, 2));
     assert!(late.iter().all(|s| s.as_str() >= "s-16"), "{late:?}");
-    let one = ["--judge-where", "trace_id = 't-001'", "--sample", "0.5"];
+    let one = [
+        "--judge-where",
+        "trace_id = 't-001'",
+        "--judge-sample",
+        "0.5",
+    ];
     assert_eq!(run("one", &one), ((1, 1), vec!["s-00".to_owned()]));
 }
 
@@ -79,7 +84,7 @@ fn a_retry_asks_about_no_session_that_the_sample_left_out() {
         script,
     );
     let mut first = scene.judge(&judge.judge.url(), METRICS, "first");
-    expect(3, first.args(["--sample", "0.25"]));
+    expect(3, first.args(["--judge-sample", "0.25"]));
     let talks = judged(&scene.at("first"));
     let failed = targets(&scene.at("first"), "confidence");
     assert_eq!((failed.len(), talks.len()), (5, 5));

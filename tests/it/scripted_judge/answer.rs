@@ -27,6 +27,8 @@ pub enum Answer {
     CloseMidBody,
     /// No answer until the client gives up or the judge is dropped.
     Hang,
+    /// The head at once, and then a body that goes on until the client ends the connection: chunks of this text.
+    Endless(String),
     /// The head at once, then each byte of the body after a pause.
     SlowBytes(Duration, Reply),
 }

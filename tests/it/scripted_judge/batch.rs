@@ -312,6 +312,7 @@ impl Batch {
                 | Answer::CloseBeforeAnswer
                 | Answer::EndBeforeAnswer
                 | Answer::CloseMidBody
+                | Answer::Endless(_)
                 | Answer::Hang => errors.push(failure("server_error", "the model gave no answer")),
             }
         }

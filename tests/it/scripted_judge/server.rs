@@ -215,6 +215,16 @@ impl Server {
                 io::copy(&mut incoming.writer().take(u64::MAX), &mut io::sink())?;
                 return Ok(Next::Close);
             }
+            Answer::Endless(text) => {
+                let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\
+                            transfer-encoding: chunked\r\n\r\n";
+                incoming.writer().write_all(head.as_bytes())?;
+                let chunk = format!("{:x}\r\n{text}\r\n", text.len());
+                // Ends with the error that the client's leaving is.
+                loop {
+                    incoming.writer().write_all(chunk.as_bytes())?;
+                }
+            }
             Answer::SlowBytes(pause, reply) => {
                 let response = shaped(&reply);
                 incoming.writer().write_all(&response.head())?;

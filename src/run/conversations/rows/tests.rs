@@ -37,6 +37,7 @@ fn request() -> ConversationRequest {
         temperature: crate::judge::Temperature::Usual(0.2),
         max_output_tokens: 4096,
         rounds: 1,
+        anew: false,
     }
 }
 

@@ -1,0 +1,105 @@
+//! Lanes: as many batches at once as a GPU has use for, each with a stream, a product library and weights of its own.
+//!
+//! Two batches on one handle share its workspace, and then what a product gives may depend on the other batch; weights
+//! that one stream uploads must not be read by another before they are there. With nothing in common neither can happen.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use super::CandleBert;
+use crate::{EncodeError, Encoder, Packed};
+
+/// Encoders of one model on one device. A call takes the one that is free, and waits where none is.
+#[derive(Debug)]
+pub struct Lanes {
+    first: CandleBert,
+    others: Vec<CandleBert>,
+    free: Mutex<Vec<usize>>,
+    returned: Condvar,
+}
+
+/// A lane in use; given back when dropped.
+struct Taken<'l> {
+    lanes: &'l Lanes,
+    number: usize,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let mut free = self
+            .lanes
+            .free
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        free.push(self.number);
+        drop(free);
+        self.lanes.returned.notify_one();
+    }
+}
+
+impl Lanes {
+    /// Lanes of equal encoders; `others` are those beside the first.
+    pub fn new(first: CandleBert, others: Vec<CandleBert>) -> Self {
+        Self {
+            free: Mutex::new((0..=others.len()).collect()),
+            first,
+            others,
+            returned: Condvar::new(),
+        }
+    }
+
+    fn take(&self) -> Taken<'_> {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            match free.pop() {
+                Some(number) => {
+                    return Taken {
+                        lanes: self,
+                        number,
+                    };
+                }
+                None => {
+                    free = self
+                        .returned
+                        .wait(free)
+                        .unwrap_or_else(PoisonError::into_inner)
+                }
+            }
+        }
+    }
+}
+
+impl Encoder for Lanes {
+    fn dim(&self) -> usize {
+        self.first.dim()
+    }
+
+    fn encode(&self, batch: &Packed, out: &mut Vec<f32>) -> Result<(), EncodeError> {
+        let taken = self.take();
+        let lane = taken
+            .number
+            .checked_sub(1)
+            .and_then(|at| self.others.get(at));
+        lane.unwrap_or(&self.first).encode(batch, out)
+    }
+
+    fn tokens_per_batch(&self) -> usize {
+        let all = std::iter::once(&self.first).chain(&self.others);
+        all.map(CandleBert::tokens_per_batch).min().unwrap_or(1)
+    }
+
+    fn batches_at_once(&self) -> usize {
+        1 + self.others.len()
+    }
+
+    fn precision(&self) -> &'static str {
+        self.first.precision()
+    }
+
+    fn device(&self) -> String {
+        self.first.device()
+    }
+
+    fn revision(&self) -> u32 {
+        self.first.revision()
+    }
+}
