@@ -24,10 +24,9 @@ use nightmill::embed::EmbeddingService;
 use nightmill::engine::{
     EngineOptions, ScorePlan, SessionPlan, Tap, engine_session, for_each_batch, traces_table,
 };
-use nightmill::metric::SignalWeights;
-use nightmill::run::{
-    CacheChoice, EngineRequest, Progress, RequestRecord, Rules, ScoreRequest, load_service, score,
-};
+use nightmill::job::RequestRecord;
+use nightmill::metric::{Rules, SignalWeights};
+use nightmill::run::{CacheChoice, EngineRequest, Progress, ScoreRequest, load_service, score};
 use nightmill::text::TextMode;
 use nightmill::trace::{
     BatchLimits, ColumnMap, OnBadFile, ReadOptions, TraceColumns, TraceSource, discover,
@@ -282,7 +281,7 @@ fn main() {
         engine: engine.clone(),
         judge: None,
         targets: None,
-        report: true,
+        report: Some(nightmill::report::html),
         record: RequestRecord::default(),
     };
     report(

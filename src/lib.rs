@@ -13,18 +13,21 @@
     )
 )]
 
-pub mod analytics;
 pub mod cli;
-pub mod config;
+pub mod conversation;
 pub mod embed;
 pub mod engine;
+pub mod history;
+pub mod job;
 pub mod judge;
 pub mod metric;
 pub mod model;
 pub mod monitor;
+pub mod output;
 pub mod report;
 pub mod run;
 pub mod selection;
+pub mod summary;
 pub mod text;
 pub mod trace;
 

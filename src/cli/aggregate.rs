@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::piped::Piped;
 use super::{AnyError, Outcome, idle_flags, outcome, request};
-use crate::config::{Settings, SettingsError};
+use crate::job::{Settings, SettingsError};
 use crate::metric::Method;
 use crate::report::Paint;
 use crate::run::{AggregateRequest, CacheChoice, aggregate};

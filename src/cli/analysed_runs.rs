@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::runs_flags::Looked;
 use super::{AnyError, listing};
-use crate::analytics::{ScoreFilter, Target};
+use crate::history::figures::{ScoreFilter, Target};
+use crate::history::{LeftOut, StoredRun, find_runs, leave_out_retried, read_run};
 use crate::report::plain;
-use crate::run::{LeftOut, StoredRun, find_runs, leave_out_retried, read_run};
 
 /// The runs of an analysis.
 pub(super) struct AnalysedRuns {

@@ -9,15 +9,16 @@ use super::conversation_explanation::explained;
 use super::conversation_summary::points;
 use super::runs_flags::{ComparisonArgs, ConversationArgs};
 use super::{AnyError, Outcome, idle_flags, judge_request, listing};
-use crate::config::Settings;
-use crate::judge::conversation::{
+use crate::conversation::{
     CaseComparison, ChangeStatus, MetricDelta, RegressionReason, RunSummary,
 };
-use crate::report::{counted, plain};
-use crate::run::{
-    Explanation, JudgeRequest, JudgedComparison, JudgedRun, compare_judged, comparison_folder,
-    explain, find_runs, read_judged, read_run, write_comparison,
+use crate::history::{
+    JudgedComparison, JudgedRun, compare_judged, comparison_folder, find_runs, read_judged,
+    read_run, write_comparison,
 };
+use crate::job::Settings;
+use crate::report::{counted, plain};
+use crate::run::{Explanation, JudgeRequest, explain};
 use crate::selection::format_instant;
 
 /// What is printed as JSON.
@@ -351,7 +352,7 @@ fn cases(of: &JudgedComparison, limit: usize) -> String {
         let largest = size(b).total_cmp(&size(a));
         rank(a).cmp(&rank(b)).then(largest)
     });
-    let scores = |run: &crate::run::ConversationFigures| -> BTreeMap<String, Option<f64>> {
+    let scores = |run: &crate::history::ConversationFigures| -> BTreeMap<String, Option<f64>> {
         let cases = run.cases.iter();
         cases
             .map(|case| (case.test_case.clone(), case.average_score))

@@ -2,10 +2,10 @@
 
 use super::runs_flags::Looked;
 use super::{AnyError, listing};
-use crate::analytics::Target;
-use crate::judge::conversation::Breakdown;
+use crate::conversation::Breakdown;
+use crate::history::figures::Target;
+use crate::history::{ConversationFigures, StoredRun, read_judged};
 use crate::report::{counted, plain};
-use crate::run::{ConversationFigures, StoredRun, read_judged};
 use crate::selection::format_instant;
 
 /// Prints the figures of the runs that hold conversations. One run after the other is in memory.

@@ -9,13 +9,12 @@ use clap::Args;
 use super::piped::Piped;
 use super::progress::ProgressBar;
 use super::{AnyError, Outcome, idle_flags, outcome, plan, request};
-use crate::config::{Settings, SettingsError};
+use crate::conversation::{ConversationSummary, TableCounts};
+use crate::job::{Settings, SettingsError};
 use crate::metric::CONVERSATION;
 use crate::report::{brief, counted};
-use crate::run::{
-    CacheChoice, ConversationSummary, Progress, Summary, TableCounts, TurnsRequest, judge_turns,
-    plan_turns,
-};
+use crate::run::{CacheChoice, Progress, TurnsRequest, judge_turns, plan_turns};
+use crate::summary::Summary;
 
 /// Flags of `conversations`.
 #[derive(Args, Debug)]

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::{AnyError, Outcome, outcome};
+use crate::history::{keep_scores, read_run};
+use crate::output::{BegunStatus, begun_runs, delete_run};
 use crate::report::plain;
-use crate::run::{BegunStatus, begun_runs, delete_run, keep_scores, read_run};
 
 /// Flags of `runs delete`.
 #[derive(Args, Debug)]

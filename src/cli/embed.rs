@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::piped::Piped;
 use super::{AnyError, Outcome, outcome, request};
-use crate::config::Settings;
+use crate::job::Settings;
 use crate::report::counted;
 use crate::run::{CacheChoice, EmbedRequest, embed};
 

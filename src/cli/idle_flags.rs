@@ -7,9 +7,8 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::request::wrong;
-use crate::config::{Settings, SettingsError, number_pairs, split_pairs};
-use crate::metric::{CONVERSATION, Method, find};
-use crate::run::Rules;
+use crate::job::{Settings, SettingsError, number_pairs, split_pairs};
+use crate::metric::{CONVERSATION, Method, Rules, find};
 
 /// Settings that `conversations` has no use for.
 pub(super) const OF_CONVERSATIONS: &[&str] = &[

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::judge_request::{batch_rules, ledger, prices, provider};
 use super::{AnyError, Outcome, listing};
-use crate::config::{JudgeSettings, Settings};
+use crate::job::{JudgeSettings, Settings};
 use crate::judge::batch::{BatchClient, BatchDesk, Collected};
 use crate::judge::{Ledger, OpenBatch, Protocol, Provider, Retries, endpoint_of};
 use crate::report::counted;

@@ -11,8 +11,8 @@ use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use crate::config::{SettingsError, without_source};
-use crate::judge::conversation::{Catalogue, CustomMetric, JudgeConfig, RunBars};
+use crate::conversation::{Catalogue, CustomMetric, JudgeConfig, RunBars};
+use crate::job::{SettingsError, without_source};
 
 const CUSTOM: &str = "custom_metrics";
 const BARS: [&str; 2] = ["metrics_pass_threshold", "cases_pass_threshold"];

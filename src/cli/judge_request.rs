@@ -16,14 +16,16 @@ use filters::filters;
 
 use super::judge_file::JudgeFile;
 use super::request::{count, one_of, wrong};
-use crate::config::{JudgeSettings, Settings, SettingsError, number_pairs, split_pairs};
-use crate::judge::conversation::ConversationJudge;
+use crate::conversation::ConversationJudge;
+use crate::conversation::ConversationRequest;
+use crate::job::{JudgeSettings, Settings, SettingsError, number_pairs, split_pairs};
 use crate::judge::{
     AskingRules, Caps, MOST_ROUNDS, Policy, PriceTable, RateLimits, Retries, Temperature,
     WhenTooLong,
 };
+use crate::metric::Rules;
 use crate::metric::{CONVERSATION, Method, find};
-use crate::run::{ConversationRequest, JudgeRequest, Rules};
+use crate::run::JudgeRequest;
 use crate::selection::{DEFAULT_SEED, SamplingRate};
 
 /// Most of anything that is counted.

@@ -7,12 +7,11 @@ use clap::Args;
 use serde::Serialize;
 
 use super::{AnyError, Outcome, listing, outcome};
-use crate::analytics::{ScoreFilter, Target};
+use crate::history::figures::{ScoreFilter, Target};
+use crate::history::{StoredRun, find_runs, find_runs_below, leave_out_retried, read_run};
 use crate::metric::Level;
+use crate::output::{BegunRun, begun_runs};
 use crate::report::{brief, counted, plain};
-use crate::run::{
-    BegunRun, StoredRun, begun_runs, find_runs, find_runs_below, leave_out_retried, read_run,
-};
 
 /// Flags of `runs list`.
 #[derive(Args, Debug)]

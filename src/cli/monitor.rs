@@ -9,12 +9,13 @@ use serde_json::{Map, Value};
 use super::monitor_flags::{AddArgs, MonitorCommand, SetArgs};
 use super::monitor_run::{Runner, check, kept_settings, masked, metrics_of};
 use super::{AnyError, Outcome, listing, outcome};
-use crate::analytics::Target;
-use crate::config::{SettingsError, number_pairs};
+use crate::history::figures::Target;
+use crate::job::{SettingsError, number_pairs};
 use crate::metric::Level;
-use crate::monitor::{self, Cadence, Monitor, MonitorStatus, MonitorStore, NewMonitor, StoreError};
+use crate::monitor;
+use crate::monitor::{Cadence, Monitor, MonitorStatus, MonitorStore, NewMonitor, StoreError};
+use crate::output::{BegunRun, begun_runs};
 use crate::report::brief;
-use crate::run::{BegunRun, begun_runs};
 use crate::selection::{TargetFilters, instant};
 
 pub(super) use super::monitor_flags::MonitorArgs;

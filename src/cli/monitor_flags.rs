@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
 
-use crate::analytics::Target;
+use crate::history::figures::Target;
 use crate::selection::parse_instant;
 
 /// Arguments of `monitor`.

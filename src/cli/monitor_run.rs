@@ -9,11 +9,12 @@ use clap::{CommandFactory, Parser};
 
 use super::judge_request::{judge_model, sample_seed};
 use super::{AnyError, Outcome, idle_flags, request};
-use crate::config::{JudgeSettings, Settings, SettingsError};
+use crate::job::{JudgeSettings, Settings, SettingsError};
 use crate::judge::{Written, masked_header, masked_url};
 use crate::metric::{Level, Method, SIGNALS, find};
 use crate::monitor::{FileMark, Monitor, Order, RunMade, RunMonitor};
-use crate::run::{Announced, Begun, CacheChoice, Progress, ScoreRequest, any_match, score};
+use crate::output::{Announced, Begun};
+use crate::run::{CacheChoice, Progress, ScoreRequest, any_match, score};
 use crate::selection::{SamplingRate, SessionFilters, TargetChoice, TargetFilters, TraceFilters};
 use crate::trace::{SourceFormat, discover, nearest};
 
@@ -49,7 +50,7 @@ const PATHS: [&str; 6] = [
 /// Settings given as `KEY=VALUE`, checked and with whole paths.
 pub(super) fn kept_settings(given: &[String]) -> Result<BTreeMap<String, String>, AnyError> {
     let mut kept = BTreeMap::new();
-    for (key, value) in crate::config::split_pairs("set", given)? {
+    for (key, value) in crate::job::split_pairs("set", given)? {
         let key = key.replace('-', "_");
         if let Some((_, instead)) = NOT_KEPT.iter().find(|(name, _)| *name == key) {
             return Err(SettingsError(format!("--set {key}: {instead}")).into());

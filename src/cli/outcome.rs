@@ -4,9 +4,9 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::config::SettingsError;
+use crate::job::SettingsError;
 use crate::report::plain;
-use crate::run::Summary;
+use crate::summary::Summary;
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

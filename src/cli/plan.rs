@@ -8,9 +8,10 @@ use super::judge_request::sample_seed;
 use super::piped::Piped;
 use super::target_flags::TargetFlags;
 use super::{AnyError, Outcome, conversations, idle_flags, outcome, request};
-use crate::config::Settings;
+use crate::job::Settings;
+use crate::output::QuarantineSummary;
 use crate::report::{brief, counted};
-use crate::run::{PlanSummary, PlannedTables, QuarantineSummary, ScoreRequest, plan};
+use crate::run::{PlanSummary, PlannedTables, ScoreRequest, plan};
 
 /// Flags of `plan`.
 #[derive(Args, Debug)]

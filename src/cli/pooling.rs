@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::AnyError;
-use crate::analytics::ScoreRecord;
+use crate::history::figures::ScoreRecord;
 
 /// The flag of figures that pool scores.
 #[derive(Args, Debug)]

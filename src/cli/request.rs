@@ -4,11 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::judge_file::JudgeFile;
-use crate::config::{Settings, SettingsError, bytes, number_pairs, split_pairs};
-use crate::metric::{ALL, CONVERSATION, SignalWeights};
-use crate::run::{
-    CacheChoice, EngineRequest, Gate, JudgeRequest, RequestRecord, Rules, ScoreRequest,
-};
+use crate::job::{RequestRecord, Settings, SettingsError, bytes, number_pairs, split_pairs};
+use crate::metric::{ALL, CONVERSATION, Gate, Rules, SignalWeights};
+use crate::run::{CacheChoice, EngineRequest, JudgeRequest, ScoreRequest};
 use crate::text::TextMode;
 use crate::trace::{ColumnMap, EpochUnit, OnBadFile, SourceFormat};
 
@@ -237,7 +235,7 @@ pub(super) fn score(
         rules,
         engine: engine(settings, CacheChoice::User)?,
         targets: None,
-        report: true,
+        report: Some(crate::report::html),
     })
 }
 

@@ -7,10 +7,10 @@ use clap::Args;
 use super::conversations::Tables;
 use super::scores::{beside, one_run};
 use super::{AnyError, Outcome, conversations, outcome, request, score};
-use crate::config::{Settings, SettingsError, split_pairs};
+use crate::job::{RecordedFile, Settings, SettingsError, split_pairs};
 use crate::judge::MOST_ROUNDS;
 use crate::report::counted;
-use crate::run::{RecordedFile, Retry};
+use crate::run::Retry;
 
 /// Flags of `runs retry`.
 #[derive(Args, Debug)]

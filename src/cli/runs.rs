@@ -15,12 +15,14 @@ use super::{
     AnyError, Outcome, conversation_comparison, conversation_summary, delete, list, listing, retry,
     scores, show, verify,
 };
-use crate::analytics::{
-    self, DataType, LastBucket, Page, ScoreFilter, ScoreRecord, SummaryRow, Target,
+use crate::history::figures::{
+    DataType, LastBucket, Page, ScoreFilter, ScoreRecord, SummaryRow, Target,
+};
+use crate::history::{
+    ScoreQuery, StoredRun, figures, holds_conversations, read_scores, stored_metrics,
 };
 use crate::metric::Level;
 use crate::report::counted;
-use crate::run::{ScoreQuery, StoredRun, holds_conversations, read_scores, stored_metrics};
 use crate::selection::format_instant;
 use crate::trace::canonical_trace_id;
 
@@ -124,7 +126,7 @@ fn summary(args: &SummaryArgs) -> Result<(), AnyError> {
         for metric in &metrics {
             let records = read_scores(runs, &looked.query(target, Some(metric)))?;
             for (model, records) in args.pooling.pools(metric, records)? {
-                let rows = analytics::summary(&records, &filter).into_iter();
+                let rows = figures::summary(&records, &filter).into_iter();
                 lines.extend(rows.map(|row| SummaryLine {
                     target,
                     row: OfModel {
@@ -215,7 +217,7 @@ fn trend(args: &TrendArgs) -> Result<(), AnyError> {
     let (looked, metric) = (&args.looked, &args.metric);
     let (filter, pools, analysed) = scores_of(looked, &args.pooling, args.target, metric)?;
     let rows = by_model(pools, |records| {
-        analytics::trend(records, &filter, metric, args.interval)
+        figures::trend(records, &filter, metric, args.interval)
     });
     analysed.print_rows(args.looked.json, &rows, || {
         let rows = rows.iter().map(|OfModel { row, model }| {
@@ -237,7 +239,7 @@ fn distribution(args: &DistributionArgs) -> Result<(), AnyError> {
         false => LastBucket::Compat,
     };
     let rows = by_model(pools, |records| {
-        analytics::distribution(records, &filter, metric, args.buckets, last)
+        figures::distribution(records, &filter, metric, args.buckets, last)
     });
     analysed.print_rows(args.looked.json, &rows, || {
         let rows = rows.iter().map(|OfModel { row, model }| {
@@ -286,7 +288,7 @@ fn history(args: &HistoryArgs) -> Result<(), AnyError> {
     if let Some(given) = &args.target.trace {
         let id = canonical_trace_id(given).unwrap_or_default();
         let filter = looked.filter(Target::Trace);
-        let mut rows = analytics::latest(&records(Target::Trace, &id)?, &filter, &id);
+        let mut rows = figures::latest(&records(Target::Trace, &id)?, &filter, &id);
         if rows.is_empty() {
             return Err(no_target("--trace", given, metric));
         }
@@ -310,7 +312,7 @@ fn history(args: &HistoryArgs) -> Result<(), AnyError> {
     let session = args.target.session.as_deref().unwrap_or_default();
     let filter = looked.filter(Target::Session);
     let records = records(Target::Session, session)?;
-    let rows = analytics::history(&records, &filter, session, args.limit);
+    let rows = figures::history(&records, &filter, session, args.limit);
     if rows.is_empty() && args.limit > 0 {
         return Err(no_target("--session", session, metric));
     }
@@ -365,7 +367,7 @@ fn comparison(args: &ComparisonArgs, metric: &str) -> Result<(), AnyError> {
         offset: args.offset,
         limit: args.limit,
     };
-    let compared = analytics::comparison(&records, &query.filter, metric, args.order, page);
+    let compared = figures::comparison(&records, &query.filter, metric, args.order, page);
     analysed.print(looked.json, &compared, || {
         let rows = compared.rows.iter().map(|row| {
             [

@@ -12,9 +12,9 @@ use super::retry::RetryArgs;
 use super::scores::ScoresArgs;
 use super::show::ShowArgs;
 use super::verify::VerifyArgs;
-use crate::analytics::{Buckets, DEFAULT_HISTORY, Interval, Order, Target};
-use crate::config::JudgeSettings;
-use crate::judge::conversation::Thresholds;
+use crate::conversation::Thresholds;
+use crate::history::figures::{Buckets, DEFAULT_HISTORY, Interval, Order, Target};
+use crate::job::JudgeSettings;
 use crate::metric::ALL;
 use crate::selection::parse_instant;
 

@@ -10,7 +10,7 @@ use super::piped::Piped;
 use super::progress::ProgressBar;
 use super::target_flags::TargetFlags;
 use super::{AnyError, Outcome, idle_flags, outcome, request};
-use crate::config::Settings;
+use crate::job::Settings;
 use crate::report::Paint;
 use crate::run::{Progress, ScoreRequest, score};
 
@@ -37,7 +37,7 @@ pub(super) struct ScoreArgs {
 
 pub(super) fn run(mut args: ScoreArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
     if args.template {
-        outcome::print(&crate::config::template())?;
+        outcome::print(&crate::job::template())?;
         return Ok(Outcome::Done);
     }
     let _piped = Piped::take(&mut args.paths)?;
@@ -45,7 +45,7 @@ pub(super) fn run(mut args: ScoreArgs, config: Option<&Path>) -> Result<Outcome,
     let settings = args.settings.clone().complete(config)?;
     let request = ScoreRequest {
         overwrite: settings.overwrite,
-        report: !args.no_report,
+        report: (!args.no_report).then_some(crate::report::html),
         targets: args.targets.choice(sample_seed(&settings)?)?,
         ..request::score(&settings, args.paths, out)?
     };
@@ -67,7 +67,7 @@ pub(super) fn carry_out(request: &ScoreRequest, json: bool) -> Result<Outcome, A
     } else {
         let mut text = crate::report::text(&summary, Paint::of_stdout());
         text.push_str(&format!("results: {}\n", folder.display()));
-        if request.report {
+        if request.report.is_some() {
             text.push_str(&format!(
                 "report:  {}\n",
                 folder.join("report.html").display()

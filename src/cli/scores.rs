@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::{AnyError, Outcome, listing};
+use crate::history::{Edit, StoredRun, edit_scores, find_runs, import_scores, read_run};
 use crate::report::counted;
-use crate::run::{Edit, StoredRun, edit_scores, find_runs, import_scores, read_run};
 
 /// Flags of `runs scores`.
 #[derive(Args, Debug)]

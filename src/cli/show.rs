@@ -7,8 +7,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{AnyError, Outcome, listing};
+use crate::history::{StoredRun, read_run, read_told};
+use crate::output::{BegunRun, begun_runs};
 use crate::report::counted;
-use crate::run::{BegunRun, StoredRun, begun_runs, read_run, read_told};
 use crate::selection::format_instant;
 
 /// Flags of `runs show`.

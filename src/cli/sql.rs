@@ -13,9 +13,11 @@ use datafusion::prelude::DataFrame;
 use futures::StreamExt;
 
 use super::{AnyError, Outcome, idle_flags, listing, outcome, request};
-use crate::config::{Settings, SettingsError};
 use crate::engine::{CheckFile, EngineOptions, FilesAsTables, documented, engine_session};
-use crate::run::{CacheChoice, PartialFile, RunError, check_if_of_run, load_service, read_run};
+use crate::history::{check_if_of_run, read_run};
+use crate::job::{Settings, SettingsError};
+use crate::output::{PartialFile, RunError};
+use crate::run::{CacheChoice, load_service};
 
 /// Flags of `sql`.
 #[derive(Args, Debug)]

@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::{Map, Value};
 
 use super::request::wrong;
-use crate::config::SettingsError;
+use crate::job::SettingsError;
 use crate::selection::{SamplingRate, TargetChoice, TargetFilters};
 
 /// Flags that choose targets.

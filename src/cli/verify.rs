@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::{AnyError, Outcome, listing};
+use crate::history::{VerifiedRun, find_runs, verify_run};
 use crate::report::{counted, plain};
-use crate::run::{VerifiedRun, find_runs, verify_run};
 
 /// Flags of `runs verify`.
 #[derive(Args, Debug)]

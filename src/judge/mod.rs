@@ -7,12 +7,12 @@
 //!
 //! Metrics, prompts and replies are pure; the service alone meets the network and the ledger.
 
+pub(crate) mod answers;
 mod attempts;
 pub mod batch;
 mod breaker;
 mod budget;
 mod call;
-pub mod conversation;
 mod evidence;
 mod exchange;
 mod fault;
@@ -22,7 +22,7 @@ mod limited_body;
 mod metric;
 mod model_name;
 mod price;
-mod prompt;
+pub(crate) mod prompt;
 mod protocol;
 mod provider;
 mod rate;

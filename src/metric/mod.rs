@@ -8,12 +8,14 @@ pub mod loop_detection;
 mod metadata;
 mod number;
 mod registry;
+mod rules;
 mod signals;
 mod vector;
 
 pub use metadata::Metadata;
 pub use number::{clamp01, round4, stored_value};
 pub use registry::{ALL, CONVERSATION, Level, Method, MetricInfo, find, unjudged};
+pub use rules::{Gate, Rules};
 pub use signals::{SIGNALS, SessionSignals, SignalWeights, Signals, WeightError};
 pub use vector::{NonFinite, cosine_similarity, distance, norm_squared};
 

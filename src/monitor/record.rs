@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::cadence::{Cadence, CadenceError};
-use crate::analytics::Target;
+use crate::history::figures::Target;
 use crate::selection::{
     RateError, SamplingRate, TargetFilters, format_instant, instant, optional_instant,
 };

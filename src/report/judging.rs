@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
+use crate::conversation::{Breakdown, ConversationSummary};
 use crate::judge::Spend;
-use crate::judge::conversation::Breakdown;
 use crate::metric::CONVERSATION;
-use crate::run::{ConversationSummary, Summary};
+use crate::summary::Summary;
 
 /// What judges did in a run, as the template shows it; null without judges.
 pub(super) fn judging(summary: &Summary) -> Value {

@@ -8,8 +8,8 @@ mod words;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, context};
 use serde_json::json;
 
-use crate::metric::round4;
-use crate::run::{Rules, ShownSession, Summary};
+use crate::metric::{Rules, round4};
+use crate::summary::{PageFacts, ShownSession, Summary};
 
 pub use paint::Paint;
 pub use terminal::{judges, text};
@@ -19,29 +19,12 @@ const TEMPLATE: &str = include_str!("report.html.j2");
 /// A report names at most this many input files.
 const MOST_INPUTS: usize = 50;
 
-/// The facts of a run that are in no other part of it.
-#[derive(Clone, Debug)]
-pub struct Facts {
-    /// The run's name.
-    pub title: String,
-    /// The model's name and SHA-256; none for runs without a model.
-    pub model: Option<(String, String)>,
-    /// What it computed in.
-    pub precision: String,
-    /// Where.
-    pub device: String,
-    /// Input files.
-    pub inputs: Vec<String>,
-    /// The file of given signals.
-    pub signals: Option<String>,
-}
-
 /// The report as one self-contained HTML page. Everything that comes from data is escaped.
 ///
 /// # Errors
 /// A message, if the template is broken.
 pub fn html(
-    facts: &Facts,
+    facts: &PageFacts,
     rules: &Rules,
     summary: &Summary,
     worst: &[ShownSession],

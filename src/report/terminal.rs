@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::paint::Paint;
 use super::words::{brief, counted, grouped};
-use crate::run::Summary;
+use crate::summary::Summary;
 
 fn score(value: Option<f64>) -> String {
     value.map_or_else(|| "     –".into(), |v| format!("{v:.4}"))

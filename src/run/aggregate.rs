@@ -6,23 +6,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{Array, AsArray, RecordBatch};
 
+use super::EngineRequest;
 use super::aggregated_traces::AggregatedTraces;
-use super::directory::MANIFEST;
 use super::engine::runtime;
-use super::finished::import_scores::IMPORT;
-use super::finished::imported_signals::imported_signals;
-use super::quarantine_rows;
 use super::score::{Stages, gate_results};
 use super::session_rows::{SessionCounts, SessionRows};
 use super::signals_file::GivenSignals;
-use super::{
-    Announced, Begun, EngineRequest, HistoryError, Rules, RunDirectory, RunError, Summary,
-    check_if_of_run, manifest, read_run,
-};
 use crate::engine::{
     EngineOptions, SessionPlan, Tap, engine_session, for_each_batch, given_signals, traces_table,
 };
-use crate::metric::{ALL, Method, SIGNALS};
+use crate::history::import_scores::IMPORT;
+use crate::history::{HistoryError, check_if_of_run, read_run};
+use crate::metric::{ALL, Method, Rules, SIGNALS};
+use crate::output::directory::MANIFEST;
+use crate::output::{Announced, Begun, RunDirectory, RunError, manifest, quarantine_rows};
+use crate::run::imported_signals::imported_signals;
+use crate::summary::Summary;
 use crate::trace::{
     BatchLimits, Code, ColumnMap, OnBadFile, Quarantine, ReadOptions, Repeats, SourceFormat,
     TraceColumns, TraceSource, discover, repeated_trace_ids,
@@ -184,7 +183,7 @@ fn make(
             signals: given.imports.as_deref(),
             ..manifest::Origins::default()
         },
-        &summary,
+        summary.counts(),
     )?;
     drop(runtime);
     Ok((summary, run.commit()?))

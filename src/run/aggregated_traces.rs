@@ -6,11 +6,11 @@ use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array, RecordB
 use arrow::datatypes::{DataType, Field, Float64Type, Schema, SchemaRef, TimeUnit};
 use arrow::error::ArrowError;
 
-use super::table_writer::TableWriter;
 use super::trace_rows::column;
-use super::{RunDirectory, RunError};
 use crate::metric::agent_reliability::{FLAG_ABOVE, step_risk};
 use crate::metric::{SignalWeights, Signals, round4};
+use crate::output::table_writer::TableWriter;
+use crate::output::{RunDirectory, RunError};
 
 /// Columns that the plan has ready, by their names there and in the table.
 const OF_THE_PLAN: [(&str, &str); 8] = [

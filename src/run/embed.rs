@@ -11,9 +11,10 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
-use super::table_writer::{close, properties};
-use super::{EngineRequest, PartialFile, RunError, load_service};
+use super::{EngineRequest, load_service};
 use crate::embed::{EmbeddingCounts, EmbeddingService, TextRecord, TextRef};
+use crate::output::table_writer::{close, properties};
+use crate::output::{PartialFile, RunError};
 use crate::trace::{SourceFile, SourceFormat, discover};
 
 /// A validated request.

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use super::RunError;
 use crate::embed::{CacheKey, EmbeddingCache, EmbeddingMemory, EmbeddingService};
 use crate::encoder::Precision;
 #[cfg(feature = "candle")]
 use crate::encoder::candle::CandleDevice;
 use crate::encoder::cpu::Level;
 use crate::model::{Model, ModelFolder, load_fastest};
+use crate::output::RunError;
 
 /// Whether vectors are kept from run to run, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,25 +5,29 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use super::engine::runtime;
-use super::passes::{self, Passes};
-use super::quarantine_rows;
 use super::session_rows::SessionCounts;
 use super::signals_file::GivenSignals;
 use super::trace_rows::TraceCounts;
-use super::{
-    Announced, Begun, Distribution, EngineRequest, GateResult, RequestRecord, Retry, Rules,
-    RunDirectory, RunError, Summary, load_service, manifest, worst,
-};
+use super::{EngineRequest, Retry, load_service, worst};
 use crate::embed::{EmbeddingCounts, EmbeddingService};
-use crate::metric::CONVERSATION;
-use crate::run::finished::retry_conversations;
+use crate::job::RequestRecord;
+use crate::metric::{CONVERSATION, Rules};
+use crate::output::{
+    Announced, Begun, Distribution, GateResult, RunDirectory, RunError, manifest, quarantine_rows,
+};
 use crate::run::judging::request::JudgeRequest;
 use crate::run::judging::traces;
+use crate::run::stages::Passes;
+use crate::run::{retry_conversations, stages};
 use crate::selection::TargetChoice;
+use crate::summary::{PageFacts, ShownSession, Summary};
 use crate::trace::{
     Code, ColumnMap, OnBadFile, Quarantine, SourceFile, SourceFormat, TraceColumns, TraceSource,
     discover,
 };
+
+/// Renders report.html from what a run came to, or says what is wrong with its template.
+pub type PageWriter = fn(&PageFacts, &Rules, &Summary, &[ShownSession]) -> Result<String, String>;
 
 /// A validated request.
 #[derive(Clone, Debug)]
@@ -50,8 +54,8 @@ pub struct ScoreRequest {
     pub judge: Option<JudgeRequest>,
     /// Which traces or sessions are evaluated; none takes all.
     pub targets: Option<TargetChoice>,
-    /// Write report.html.
-    pub report: bool,
+    /// Makes report.html, if one is wanted.
+    pub report: Option<PageWriter>,
     /// A name beside that of the directory.
     pub name: Option<String>,
     /// The monitor that the run is of.
@@ -164,7 +168,10 @@ fn make(
     progress.enter("opening files");
     request.engine.check()?;
     let files = discover(&request.paths, request.format)?;
-    let record = RequestRecord::of(request, &files);
+    let mut record = request.record.clone();
+    record.report = request.report.is_some();
+    record.targets.clone_from(&request.targets);
+    record.note_files(&files);
     let rules = &request.rules;
     let columns = TraceColumns {
         input: rules.computes("coherence"),
@@ -177,7 +184,7 @@ fn make(
     let quarantine = Arc::new(Quarantine::default());
     let source = TraceSource::open(
         files.clone(),
-        passes::reading(request, columns),
+        stages::reading(request, columns),
         Arc::clone(&quarantine),
     )?;
     check_rows(&source)?;
@@ -201,8 +208,8 @@ fn make(
         _ => None,
     };
     let run = RunDirectory::create(&request.out, request.overwrite, &inputs)?;
-    let documents = Arc::new(passes::documents(request, files.clone())?);
-    let targets = passes::targets(request, &documents)?;
+    let documents = Arc::new(stages::documents(request, files.clone())?);
+    let targets = stages::targets(request, &documents)?;
     let nothing = targets.as_ref().is_some_and(|targets| targets.is_empty());
     if nothing && request.monitor_id.is_none() && request.retry().is_none() {
         return Err(RunError::Request(
@@ -308,11 +315,11 @@ fn make(
     let entries = quarantine.sorted();
     quarantine_rows::write(&run, &entries)?;
     summary.quarantine = quarantine_rows::summarise(&entries);
-    if request.report {
+    if let Some(page) = request.report {
         let worst = worst::read(&run, &source, &summary.worst_sessions, rules)?;
         stages.end("read worst sessions");
         summary.stages = stages.list;
-        write_report(request, &run, &source, &service, &summary, &worst)?;
+        write_report(page, request, &run, &source, &service, &summary, &worst)?;
     } else {
         summary.stages = stages.list;
     }
@@ -323,19 +330,19 @@ fn make(
         &source,
         rules,
         manifest::Origins {
-            model: manifest::model(&service, &request.engine),
+            model: manifest::model(&service, request.engine.model.as_deref()),
             judge: judge.as_ref().map(|(judge, _)| judge.described()).into(),
             signals: request.signals.as_deref(),
-            request: Some(&record),
+            request: serde_json::json!(record),
             name: request
                 .retry()
                 .map(|retry| retry.name.as_str())
                 .or(request.name.as_deref()),
             monitor_id: request.monitor_id.as_deref(),
             metric_names: Some(&request.metric_names),
-            retry: request.retry(),
+            retry: request.retry().map(|retry| retry.retried()),
         },
-        &summary,
+        summary.counts(),
     )?;
     drop(runtime);
     Ok((summary, run.commit()?))
@@ -359,15 +366,16 @@ pub(super) fn check_rows(source: &TraceSource) -> Result<(), RunError> {
 }
 
 fn write_report(
+    page: PageWriter,
     request: &ScoreRequest,
     run: &RunDirectory,
     source: &TraceSource,
     service: &EmbeddingService,
     summary: &Summary,
-    worst: &[worst::ShownSession],
+    worst: &[ShownSession],
 ) -> Result<(), RunError> {
     let model = service.model();
-    let facts = crate::report::Facts {
+    let facts = PageFacts {
         title: request
             .out
             .file_name()
@@ -381,8 +389,7 @@ fn write_report(
             .collect(),
         signals: request.signals.clone(),
     };
-    let html =
-        crate::report::html(&facts, &request.rules, summary, worst).map_err(RunError::Plan)?;
+    let html = page(&facts, &request.rules, summary, worst).map_err(RunError::Plan)?;
     let path = run.path().join("report.html");
     std::fs::write(&path, html).map_err(|e| RunError::write(&path, e))
 }

@@ -11,13 +11,13 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema, SchemaRef, TimeUnit};
 use serde_json::Value;
 
-use super::score_rows::{AUTOMATED, ModelLabel, NO_EVIDENCE, ScoreRow, ScoreRows, scores_schema};
-use super::summary::{WorstSession, WorstStep};
-use super::table_writer::{TableWriter, part_path};
 use super::trace_rows::column;
-use super::{Distribution, Rules, RunDirectory, RunError};
-use crate::metric::{SignalWeights, round4};
-use crate::run::judging::judgements::Status;
+use crate::metric::{Rules, SignalWeights, round4};
+use crate::output::score_rows::{
+    AUTOMATED, ModelLabel, NO_EVIDENCE, ScoreRow, ScoreRows, scores_schema,
+};
+use crate::output::table_writer::{TableWriter, part_path};
+use crate::output::{Distribution, RunDirectory, RunError, Status, WorstSession, WorstStep};
 
 /// How many sessions the summary and the report show.
 const WORST: usize = 10;

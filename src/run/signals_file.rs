@@ -9,9 +9,10 @@ use datafusion::catalog::TableProvider;
 use datafusion::datasource::MemTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
-use super::{RunError, check_if_of_run};
 use crate::engine::{CheckFile, FilesAsTables};
+use crate::history::check_if_of_run;
 use crate::metric::SIGNALS;
+use crate::output::RunError;
 use crate::trace::canonical_trace_id;
 
 /// Signals by trace, checked.

@@ -7,13 +7,14 @@
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
-use super::conversations::from_traces::SessionKey;
-use super::{RunError, ScoreRequest, passes};
+use super::ScoreRequest;
+use crate::output::RunError;
+use crate::run::stages;
 use crate::selection::{
-    Ids, Ranking, SamplingRate, SessionFilters, SessionTally, TargetChoice, TargetFilters,
-    TraceFacts,
+    Ids, Ranking, SessionFilters, SessionTally, TargetChoice, TargetFilters, TraceFacts,
+    sample_of_sessions,
 };
-use crate::trace::{DocumentSource, RepeatedIds, TraceError, discover};
+use crate::trace::{DocumentSource, RepeatedIds, SessionKey, TraceError, discover};
 
 /// The traces of the targets that a choice takes.
 ///
@@ -96,7 +97,7 @@ pub fn any_match(
     changed.read_facts(|trace_id, _, _| {
         new.insert(trace_id.to_owned());
     })?;
-    let documents = passes::documents(request, files)?;
+    let documents = stages::documents(request, files)?;
     let sessions = match filters {
         TargetFilters::Trace(_) => HashSet::new(),
         TargetFilters::Session(filters) => {
@@ -138,25 +139,6 @@ fn matching_sessions(
     let passing = tallies.into_iter();
     let passing = passing.filter(|(key, tally)| filters.matches(&key.session_id, *tally));
     Ok(passing.map(|(key, _)| key).collect())
-}
-
-/// The sample of distinct sessions, in no order. Sessions of one id in several projects have one rank; the project then
-/// decides.
-pub(super) fn sample_of_sessions<S>(
-    mut sessions: Vec<S>,
-    key: impl Fn(&S) -> &SessionKey,
-    ranking: &Ranking,
-    rate: SamplingRate,
-) -> Vec<S> {
-    let taken = rate.count(sessions.len());
-    if taken < sessions.len() {
-        sessions.sort_by_cached_key(|session| {
-            let key = key(session);
-            (ranking.rank(&key.session_id), key.project_id.clone())
-        });
-        sessions.truncate(taken);
-    }
-    sessions
 }
 
 #[cfg(test)]

@@ -13,21 +13,24 @@ use std::thread::JoinHandle;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema};
 use arrow::error::ArrowError;
-
 use plan_columns::PlanColumns;
 pub(super) use plan_columns::column;
 use recent_ids::RecentIds;
 use scored::{Labels, Scored, push_member, push_reused};
 use table::{TraceColumns, traces_schema};
 
-use super::score_rows::{ANNOTATION, AUTOMATED, ModelLabel, ScoreRow, ScoreRows, scores_schema};
-use super::table_writer::TableWriter;
-use super::{Distribution, FailureSummary, Rules, RunDirectory, RunError};
 use crate::engine::unpack_loop_record;
+use crate::metric::Rules;
 use crate::metric::agent_reliability::step_risk;
 use crate::metric::coherence::Coherence;
 use crate::metric::round4;
-use crate::run::judging::judgements::{Judgement, Judgements, Status};
+use crate::output::Status;
+use crate::output::score_rows::{
+    ANNOTATION, AUTOMATED, ModelLabel, ScoreRow, ScoreRows, scores_schema,
+};
+use crate::output::table_writer::TableWriter;
+use crate::output::{Distribution, FailureSummary, RunDirectory, RunError};
+use crate::run::judging::judgements::{Judgement, Judgements};
 
 /// Counts that the summary needs.
 #[derive(Debug, Default)]

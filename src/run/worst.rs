@@ -6,71 +6,19 @@ use std::fs::File;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{Float64Type, TimestampMicrosecondType, UInt64Type};
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReaderBuilder, RowSelection};
-use serde::Serialize;
 use serde_json::Value;
 
-use super::summary::WorstSession;
-use super::table_writer::{ROWS_PER_PART, part_path};
 use super::trace_rows::PLACES;
-use super::{Rules, RunDirectory, RunError};
+use crate::metric::Rules;
+use crate::output::table_writer::{ROWS_PER_PART, part_path};
+use crate::output::{RunDirectory, RunError, WorstSession};
+use crate::summary::{ShownLoop, ShownSession, ShownTrace};
 use crate::trace::{TextAt, TraceSource};
 
 /// A session's rows beyond this many are left out, the least risky first.
 const MOST_ROWS: usize = 40;
 /// Texts are cut to this many characters.
 const MOST_CHARACTERS: usize = 4000;
-
-/// One of the worst sessions, with its traces.
-#[derive(Clone, Debug, Serialize)]
-pub struct ShownSession {
-    /// The session itself.
-    #[serde(flatten)]
-    pub session: WorstSession,
-    /// How many traces are flagged.
-    pub flagged: usize,
-    /// Traces left out.
-    pub rows_hidden: usize,
-    /// Its traces, in session order.
-    pub rows: Vec<ShownTrace>,
-}
-
-/// A trace as the report shows it.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct ShownTrace {
-    pub position: u64,
-    pub trace_id: String,
-    pub started_at: String,
-    pub coherence: Option<f64>,
-    pub loop_detection: Option<f64>,
-    pub confidence: Option<f64>,
-    pub tool_correctness: Option<f64>,
-    pub step_risk: Option<f64>,
-    pub flagged: bool,
-    pub input: String,
-    pub input_cut: bool,
-    pub output: String,
-    pub output_cut: bool,
-    #[serde(rename = "loop")]
-    pub repeats: Option<ShownLoop>,
-    #[serde(skip)]
-    details: String,
-    #[serde(skip)]
-    places: (Option<TextAt>, Option<TextAt>),
-}
-
-/// The earlier output that a trace repeats.
-#[derive(Clone, Debug, Serialize)]
-pub struct ShownLoop {
-    pub trace_id: String,
-    pub position: Option<u64>,
-    pub cosine: Option<f64>,
-    pub jaccard: Option<f64>,
-    pub hybrid: Option<f64>,
-    pub output: String,
-    pub output_cut: bool,
-    #[serde(skip)]
-    place: Option<TextAt>,
-}
 
 fn cut(text: &str) -> (String, bool) {
     match text.char_indices().nth(MOST_CHARACTERS) {

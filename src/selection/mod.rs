@@ -8,5 +8,6 @@ mod targets;
 pub use filters::{Ids, SessionFilters, SessionTally, TraceFacts, TraceFilters, TraceStatus};
 pub use moment::{InstantError, format_instant, parse_instant};
 pub(crate) use moment::{instant, optional_instant};
+pub(crate) use sampling::sample_of_sessions;
 pub use sampling::{Cutoff, DEFAULT_SEED, Lowest, Rank, Ranking, RateError, SamplingRate};
 pub use targets::{TargetChoice, TargetFilters};

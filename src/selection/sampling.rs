@@ -7,6 +7,8 @@ use std::collections::BinaryHeap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::trace::SessionKey;
+
 /// Separates these hashes from every other use of the hash function. Changing it changes samples.
 const CONTEXT: &str = "nightmill sampling of evaluation targets, version 1";
 
@@ -171,6 +173,25 @@ impl Cutoff {
         self.highest
             .is_some_and(|highest| self.ranking.rank(id) <= highest)
     }
+}
+
+/// The sample of distinct sessions, in no order. Sessions of one id in several projects have one rank; the project then
+/// decides.
+pub(crate) fn sample_of_sessions<S>(
+    mut sessions: Vec<S>,
+    key: impl Fn(&S) -> &SessionKey,
+    ranking: &Ranking,
+    rate: SamplingRate,
+) -> Vec<S> {
+    let taken = rate.count(sessions.len());
+    if taken < sessions.len() {
+        sessions.sort_by_cached_key(|session| {
+            let key = key(session);
+            (ranking.rank(&key.session_id), key.project_id.clone())
+        });
+        sessions.truncate(taken);
+    }
+    sessions
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use nightmill::judge::conversation::{
+use nightmill::conversation::{
     CaseLatency, CaseResult, Catalogue, ComparedCase, CustomMetric, JudgeConfig, JudgeError,
     ReplyFences, RunBars, Selection, Thresholds, Verdict, case_passed, compare, summarise,
 };

@@ -25,6 +25,7 @@ mod no_evidence;
 mod process;
 mod readme;
 mod report;
+mod rooms;
 mod run_records;
 mod runs_and_monitors;
 mod scripted_judge;

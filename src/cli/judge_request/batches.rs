@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::number;
 use crate::cli::request::{count, wrong};
-use crate::config::{JudgeSettings, Settings, SettingsError};
+use crate::job::{JudgeSettings, Settings, SettingsError};
 use crate::judge::batch::BatchLimits;
 use crate::run::BatchRules;
 

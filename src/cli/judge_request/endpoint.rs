@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::pairs;
 use crate::cli::request::{one_of, wrong};
-use crate::config::{JudgeSettings, Settings, SettingsError};
+use crate::job::{JudgeSettings, Settings, SettingsError};
 use crate::judge::{
     Protocol, ProviderSettings, key_of_file, resolve, resolve_at, url_fault, with_variables,
 };

@@ -2,7 +2,7 @@
 
 use super::pairs;
 use crate::cli::request::wrong;
-use crate::config::{Settings, SettingsError};
+use crate::job::{Settings, SettingsError};
 use crate::selection::{TraceFilters, TraceStatus};
 
 pub(super) fn filters(settings: &Settings) -> Result<TraceFilters, SettingsError> {

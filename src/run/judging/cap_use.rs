@@ -1,27 +1,13 @@
 //! How much of its caps a run used, and which of them held calls back.
 
-use serde::Serialize;
-
 use crate::judge::JudgeService;
-use crate::run::RunError;
+use crate::output::RunError;
 use crate::run::judging::judgements::Judgements;
 use crate::run::judging::request::JudgeRequest;
-
-/// A cap of a run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct CapUse {
-    /// The flag: `--max-calls`, `--max-tokens` or `--max-cost`.
-    pub flag: &'static str,
-    /// The cap: calls, tokens or US dollars.
-    pub most: f64,
-    /// What is spent of it. Calls whose answers were lost count at their most: they may have been billed.
-    pub used: f64,
-    /// Whether a call was not sent because it could have passed this cap.
-    pub reached: bool,
-}
+use crate::summary::CapUse;
 
 /// The caps of a run after it has asked. `store` holds what was said of traces, if any metric of traces was asked for.
-pub(in crate::run) fn caps_of(
+pub(crate) fn caps_of(
     request: &JudgeRequest,
     service: &JudgeService,
     store: Option<&Judgements>,

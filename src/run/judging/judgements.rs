@@ -5,33 +5,11 @@ use std::path::Path;
 
 use rusqlite::{Connection, params};
 
-use crate::run::RunError;
-
-/// How a metric of one trace ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::run) enum Status {
-    /// It has a score.
-    Success,
-    /// It failed; it has none.
-    Failed,
-    /// It was not tried: a cap was reached, or nothing may be sent.
-    Pending,
-}
-
-impl Status {
-    /// Its name in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Success => "SUCCESS",
-            Self::Failed => "FAILED",
-            Self::Pending => "PENDING",
-        }
-    }
-}
+use crate::output::{RunError, Status};
 
 /// One judged metric of one trace.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::run) struct Judgement {
+pub(crate) struct Judgement {
     pub metric: String,
     pub status: Status,
     /// Unrounded; there exactly if the status is success.
@@ -46,7 +24,7 @@ pub(in crate::run) struct Judgement {
 
 /// Ends of a metric over all traces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::run) struct Ends {
+pub(crate) struct Ends {
     pub judged: u64,
     pub failed: u64,
     pub pending: u64,
@@ -54,7 +32,7 @@ pub(in crate::run) struct Ends {
 
 /// Judgements by trace.
 #[derive(Debug)]
-pub(in crate::run) struct Judgements {
+pub(crate) struct Judgements {
     connection: Connection,
     folder: std::path::PathBuf,
     /// By metric.

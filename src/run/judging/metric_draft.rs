@@ -1,11 +1,11 @@
 //! A metric of conversations drafted by a judge from a description (as in Connexity). It is
 //! shown, never saved.
 
-use crate::judge::PromptLabel;
-use crate::judge::conversation::{
+use crate::conversation::{
     Catalogue, CustomMetric, draft_prompt, draft_prompt_version, read_draft,
 };
-use crate::run::RunError;
+use crate::judge::PromptLabel;
+use crate::output::RunError;
 use crate::run::judging::questions::Questions;
 use crate::run::judging::request::JudgeRequest;
 

@@ -5,11 +5,11 @@ use std::ops::ControlFlow;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::judge::conversation::{Catalogue, ConversationJudge, JudgeConfig, SchemaPlace};
+use crate::conversation::transcript_of_traces::transcript;
+use crate::conversation::{Catalogue, ConversationJudge, JudgeConfig, SchemaPlace};
 use crate::judge::{JudgedMetric, SYSTEM_MESSAGE, Step, WhenTooLong, judged_metric};
 use crate::metric::CONVERSATION;
-use crate::run::RunError;
-use crate::run::conversations::transcript_of_traces::transcript;
+use crate::output::RunError;
 use crate::run::judging::trace_evidence::trace_evidence;
 use crate::trace::{
     ColumnMap, DocumentSource, Members, OnBadFile, RepeatedIds, canonical_trace_id, discover, label,
@@ -115,7 +115,7 @@ fn conversation(
     let (case, turns) = transcript(None, session.as_deref().unwrap_or("(the session)"), traces);
     let request = judge.request(&case, &turns, SchemaPlace::default());
     let request = request.map_err(|e| refused(&e))?;
-    let [_, version] = crate::judge::conversation::prompt_versions();
+    let [_, version] = crate::conversation::prompt_versions();
     Ok(vec![PreviewedPrompt {
         stage: CONVERSATION.to_owned(),
         prompt: "conversation_user".to_owned(),

@@ -1,18 +1,18 @@
 //! Single questions to the judge of conversations, outside of a scoring run: through the ledger and inside the caps like
 //! all others.
 
+use crate::conversation::ConversationRequest;
 use crate::judge::{
     Call, CallCounts, CallLabel, JudgeService, PromptLabel, Reply, SYSTEM_MESSAGE, Spend,
     Unanswered,
 };
 use crate::metric::CONVERSATION;
-use crate::run::RunError;
-use crate::run::conversations::ConversationRequest;
+use crate::output::RunError;
 use crate::run::engine::runtime;
 use crate::run::judging::request::JudgeRequest;
 
 /// Asks one question after the other.
-pub(in crate::run) struct Questions {
+pub(crate) struct Questions {
     conversation: ConversationRequest,
     service: JudgeService,
     runtime: tokio::runtime::Runtime,

@@ -1,22 +1,27 @@
 //! What a run asks judges: from a request to a service that answers.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::traces;
+use crate::conversation::ConversationRequest;
+use crate::conversation::from_traces::{self, ChosenSession};
+use crate::judge::answers::Answers;
 use crate::judge::batch::{BatchClient, BatchDesk, BatchDeskError, BatchLimits};
 use crate::judge::{
     AskingRules, BreakerRules, Budget, Caps, HttpJudge, Judge, JudgeService, JudgedMetric, Ledger,
     PriceTable, ProviderSettings, RateGate, RateLimits, Retries, ServiceParts, WhenTooLong,
     endpoint_of,
 };
-use crate::run::RunError;
-use crate::run::conversations::ConversationRequest;
-use crate::run::finished::retry::Retry;
-use crate::run::finished::run_record::RETRY_OF;
-use crate::selection::{SamplingRate, TraceFilters, format_instant};
+use crate::output::RunError;
+use crate::output::manifest::RETRY_OF;
+use crate::run::retry::Retry;
+use crate::selection::{Ranking, SamplingRate, TraceFilters, format_instant};
+use crate::trace::DocumentSource;
 
 /// What a run asks judges, and within which bounds.
 #[derive(Clone, Debug)]
@@ -88,7 +93,7 @@ impl JudgeRequest {
     }
 
     /// Everything that decides what judges say and whom they are asked about, for the manifest; no secrets.
-    pub(in crate::run) fn described(&self) -> Value {
+    pub(crate) fn described(&self) -> Value {
         let conversation = self.conversation.as_ref().map(|c| {
             json!({
                 "model": c.model,
@@ -126,8 +131,33 @@ impl JudgeRequest {
         })
     }
 
+    /// The sessions that are judged as conversations: a run that asks again what failed judges those of the old run and no
+    /// others. `passing` are the traces that pass the condition on signals, if there is one.
+    pub(crate) fn choose_sessions(
+        &self,
+        documents: &DocumentSource,
+        passing: Option<&HashSet<String>>,
+    ) -> Result<Vec<ChosenSession>, RunError> {
+        from_traces::choose(
+            documents,
+            |trace_id, members| traces::passes(self, passing, trace_id, members),
+            |key| self.retry.as_ref().is_none_or(|retry| retry.judged(key)),
+            &Ranking::new(self.seed),
+            self.sample,
+        )
+    }
+
+    /// What the ledger answers already.
+    ///
+    /// # Errors
+    /// [`RunError::Request`] if the file is no ledger.
+    pub(crate) fn answers(&self) -> Result<Answers<'_>, RunError> {
+        let answers = Answers::of(&self.ledger, &self.provider);
+        answers.map_err(|e| RunError::Request(e.to_string()))
+    }
+
     /// What chooses traces, as flags say it: filters and the condition. None if all are taken, or those of an old run.
-    pub(in crate::run) fn chosen_by(&self) -> Option<String> {
+    pub(crate) fn chosen_by(&self) -> Option<String> {
         if self.retry.is_some() {
             return None;
         }
@@ -162,7 +192,7 @@ impl JudgeRequest {
     ///
     /// # Errors
     /// Those of `once`, and [`RunError::Plan`] if batches can't be submitted or collected.
-    pub(in crate::run) async fn in_rounds<T>(
+    pub(crate) async fn in_rounds<T>(
         &self,
         service: &JudgeService,
         once: impl AsyncFn() -> Result<T, RunError>,
@@ -188,7 +218,7 @@ impl JudgeRequest {
     ///
     /// # Errors
     /// [`RunError::Request`].
-    pub(in crate::run) fn service(
+    pub(crate) fn service(
         &self,
         metrics: &[&'static dyn JudgedMetric],
     ) -> Result<JudgeService, RunError> {

@@ -13,7 +13,7 @@ use crate::trace::label;
 ///
 /// # Errors
 /// [`ContextOverflow`] if it is longer and may not be cut, or can't be cut to fit.
-pub(in crate::run) fn trace_evidence(
+pub(crate) fn trace_evidence(
     mut members: Map<String, Value>,
     most_chars: usize,
     when: WhenTooLong,

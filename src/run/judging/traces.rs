@@ -8,17 +8,17 @@ use futures::StreamExt;
 use serde_json::{Map, Value};
 
 use crate::judge::{JudgeService, JudgedMetric, Unjudged, judge_trace, judged_metric};
-use crate::metric::Method;
-use crate::run::judging::judgements::{Judgement, Judgements, Status};
+use crate::metric::{Method, Rules};
+use crate::output::{RunError, Status};
+use crate::run::judging::judgements::{Judgement, Judgements};
 use crate::run::judging::request::JudgeRequest;
 use crate::run::judging::trace_evidence::trace_evidence;
 use crate::run::signals_file::GivenSignals;
-use crate::run::{Rules, RunError};
 use crate::selection::Ranking;
 use crate::trace::{DocumentSource, Members, TextAt, TraceDocument, merge_documents};
 
 /// The judged metrics of traces that rules ask for.
-pub(in crate::run) fn judged_metrics(rules: &Rules) -> Vec<&'static dyn JudgedMetric> {
+pub(crate) fn judged_metrics(rules: &Rules) -> Vec<&'static dyn JudgedMetric> {
     let judged = |name: &&String| {
         crate::metric::find(name).is_some_and(|metric| metric.method == Method::Judge)
     };
@@ -32,14 +32,14 @@ pub(in crate::run) fn judged_metrics(rules: &Rules) -> Vec<&'static dyn JudgedMe
 
 /// A trace that is judged: its id and its rows.
 #[derive(Clone, Debug)]
-pub(in crate::run) struct Chosen {
+pub(crate) struct Chosen {
     trace_id: String,
     rows: usize,
 }
 
 /// The traces to judge and where they are, in the order of files.
 #[derive(Debug)]
-pub(in crate::run) struct Selection {
+pub(crate) struct Selection {
     /// Rows with a trace id that were looked at.
     pub rows_seen: u64,
     places: Vec<(TextAt, u32)>,
@@ -54,7 +54,7 @@ impl Selection {
 }
 
 /// Whether a trace may be judged: it is one of `passing`, if those are named, and passes the filters.
-pub(in crate::run) fn passes(
+pub(crate) fn passes(
     request: &JudgeRequest,
     passing: Option<&HashSet<String>>,
     trace_id: &str,
@@ -65,7 +65,7 @@ pub(in crate::run) fn passes(
 }
 
 /// Chooses the traces to judge. `passing` are those that pass the condition on signals, if there is one.
-pub(in crate::run) fn select(
+pub(crate) fn select(
     request: &JudgeRequest,
     documents: &DocumentSource,
     passing: Option<&HashSet<String>>,
@@ -109,7 +109,7 @@ pub(in crate::run) fn select(
 }
 
 /// Judges the chosen traces by all judged metrics of the rules. Signals that were given are not asked for again.
-pub(in crate::run) async fn judge_all(
+pub(crate) async fn judge_all(
     request: &JudgeRequest,
     rules: &Rules,
     service: &JudgeService,
@@ -143,7 +143,7 @@ pub(in crate::run) async fn judge_all(
 }
 
 /// Reads the chosen traces and hands them on, rows of one trace as one.
-pub(in crate::run) fn read_chosen(
+pub(crate) fn read_chosen(
     documents: &DocumentSource,
     selection: &Selection,
     sender: tokio::sync::mpsc::Sender<TraceDocument>,

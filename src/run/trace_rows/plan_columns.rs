@@ -13,10 +13,7 @@ use crate::metric::Signals;
 ///
 /// # Errors
 /// If there is none.
-pub(in crate::run) fn column<'b>(
-    batch: &'b RecordBatch,
-    name: &str,
-) -> Result<&'b ArrayRef, ArrowError> {
+pub(crate) fn column<'b>(batch: &'b RecordBatch, name: &str) -> Result<&'b ArrayRef, ArrowError> {
     batch
         .column_by_name(name)
         .ok_or_else(|| ArrowError::SchemaError(format!("no column {name}")))

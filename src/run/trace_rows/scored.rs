@@ -1,8 +1,8 @@
 //! What a metric found for one trace, as a row of `scores` and as a member of the trace's `details`.
 
 use crate::metric::{Metadata, NonFinite};
-use crate::run::judging::judgements::Status;
-use crate::run::score_rows::{AUTOMATED, ScoreRow, ScoreRows};
+use crate::output::Status;
+use crate::output::score_rows::{AUTOMATED, ScoreRow, ScoreRows};
 
 /// What names a trace in its scores.
 #[derive(Clone, Copy)]

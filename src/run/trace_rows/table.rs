@@ -11,8 +11,9 @@ use arrow::error::ArrowError;
 use super::plan_columns::column;
 use crate::metric::agent_reliability::FLAG_ABOVE;
 use crate::metric::round4;
-use crate::run::judging::judgements::{Judgement, Status};
-use crate::run::score_rows::label;
+use crate::output::Status;
+use crate::output::score_rows::label;
+use crate::run::judging::judgements::Judgement;
 
 pub(super) fn traces_schema() -> SchemaRef {
     let number = |name| Field::new(name, DataType::Float64, true);

@@ -1,0 +1,32 @@
+//! What is done with finished runs: listing and reading them, figures over them, comparing them, scores of people.
+
+mod comparison_tables;
+mod edit_scores;
+mod edit_traces;
+pub mod figures;
+pub(crate) mod import_scores;
+mod judged_comparison;
+mod judged_runs;
+mod keep_scores;
+pub(crate) mod lineage;
+mod manual_rows;
+mod model_labels;
+mod run_record;
+pub(crate) mod stored_run;
+pub(crate) mod stored_table;
+mod verify;
+
+pub use comparison_tables::{comparison_folder, write_comparison};
+pub use edit_scores::{Edit, Edited, edit_scores};
+pub use import_scores::{Imported, ScoresError, import_scores};
+pub use judged_comparison::{JudgedComparison, compare_judged};
+pub use judged_runs::{ConversationFigures, JudgedRun, holds_conversations, read_judged};
+pub use keep_scores::keep_scores;
+pub use lineage::{LeftOut, RunMark, leave_out_retried};
+pub use manual_rows::RowError;
+pub use run_record::RunRecord;
+pub use stored_run::{
+    HistoryError, RunStatus, ScoreQuery, StoredRun, find_runs, find_runs_below, read_run,
+    read_scores, read_told, stored_metrics,
+};
+pub use verify::{FaultyFile, FileFault, VerifiedRun, check_if_of_run, verify_run};

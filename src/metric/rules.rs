@@ -1,0 +1,63 @@
+//! The rules of a run: what decides a score beside the traces and the model.
+
+use super::Method;
+
+/// What decides a score beside the traces and the model.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// Metrics asked for, by registered name.
+    pub metrics: Vec<String>,
+    /// Thresholds given, by metric.
+    pub thresholds: std::collections::BTreeMap<String, f64>,
+    /// Traces that loop detection looks back at.
+    pub window: usize,
+    /// Signal weights.
+    pub weights: super::SignalWeights,
+    /// What a JSON cell's text is.
+    pub text_mode: crate::text::TextMode,
+    /// A session without evaluable trace scores 1 (as in PandaProbe) or null.
+    pub null_without_evidence: bool,
+    /// Minimum means that the run must reach.
+    pub gates: Vec<Gate>,
+}
+
+impl Rules {
+    /// Whether a metric was asked for.
+    pub fn wants(&self, metric: &str) -> bool {
+        self.metrics.iter().any(|m| m == metric)
+    }
+
+    /// Whether any session metric was asked for that folds trace signals.
+    pub fn wants_sessions(&self) -> bool {
+        self.metrics
+            .iter()
+            .filter_map(|m| super::find(m))
+            .any(|m| m.method == super::Method::Aggregate)
+    }
+
+    /// Whether a metric is computed: asked for, or a signal of a session metric that the local model can give.
+    pub fn computes(&self, metric: &str) -> bool {
+        let local = super::find(metric).is_some_and(|m| m.method == Method::Embedding);
+        self.wants(metric) || (local && self.wants_sessions())
+    }
+
+    /// The threshold in force for a metric.
+    pub fn threshold(&self, metric: &str) -> f64 {
+        let given = self.thresholds.get(metric).copied();
+        match metric {
+            "loop_detection" => super::loop_detection::threshold(given),
+            _ => given.unwrap_or_else(|| {
+                super::find(metric).map_or(super::DEFAULT_THRESHOLD, |m| m.default_threshold)
+            }),
+        }
+    }
+}
+
+/// A minimum that a metric's mean must reach.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gate {
+    /// Registered name.
+    pub metric: String,
+    /// Least mean over all scored targets.
+    pub minimum: f64,
+}

@@ -1,0 +1,471 @@
+//! Output that is either whole or not there: written under a hidden name, renamed at the end.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::output::RunError;
+
+/// Written last: a directory without it is not finished.
+pub(crate) const MANIFEST: &str = "manifest.json";
+/// Everything that a run directory, or a folder of tables that is no run, may hold.
+const CONTENT: [&str; 17] = [
+    LOCK,
+    MANIFEST,
+    "summary.json",
+    "report.html",
+    "traces",
+    "sessions",
+    "scores",
+    "quarantine",
+    "judge_verdicts",
+    "judge_metric_scores",
+    "judge_outcomes",
+    "run_summary",
+    "judge_plan",
+    "run_comparison",
+    "run_comparison_metrics",
+    "run_comparison_cases",
+    "run_comparison_case_metrics",
+];
+const LOCK: &str = ".lock";
+/// In the hidden names of outputs under construction.
+const PARTIAL: &str = ".nightmill-partial-";
+
+/// A run directory under construction. Dropping it without [`RunDirectory::commit`] removes it.
+#[derive(Debug)]
+pub struct RunDirectory {
+    target: PathBuf,
+    overwrite: bool,
+    partial: tempfile::TempDir,
+    _lock: fs::File,
+}
+
+/// The folder that a target is in.
+pub(crate) fn parent_of(target: &Path) -> PathBuf {
+    match target.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+pub(crate) fn name_of(target: &Path) -> Result<String, RunError> {
+    let name = target.file_name().map(|n| n.to_string_lossy().into_owned());
+    name.ok_or_else(|| {
+        RunError::Request(format!(
+            "`{}` can't be an output folder; name a new one",
+            target.display()
+        ))
+    })
+}
+
+impl RunDirectory {
+    /// Starts a directory that will become `target`. Leftovers of runs that were killed are removed.
+    /// `inputs` are files and folders that the run reads: replacing `target` must not remove them.
+    ///
+    /// # Errors
+    /// If `target` exists and `overwrite` is false or it is no run directory; if its parent can't be
+    /// written to.
+    pub fn create(target: &Path, overwrite: bool, inputs: &[PathBuf]) -> Result<Self, RunError> {
+        check_target(target, overwrite)?;
+        check_inputs(target, inputs)?;
+        let name = name_of(target)?;
+        let parent = parent_of(target);
+        fs::create_dir_all(&parent).map_err(|e| RunError::write(&parent, e))?;
+        remove_leftovers(&parent);
+        let (partial, lock) = loop {
+            let partial = tempfile::Builder::new()
+                .prefix(&format!(".{name}{PARTIAL}"))
+                .tempdir_in(&parent)
+                .map_err(|e| RunError::write(&parent, e))?;
+            let lock_path = partial.path().join(LOCK);
+            let lock = match fs::File::create(&lock_path) {
+                Ok(lock) => lock,
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+                Err(e) => return Err(RunError::write(&lock_path, e)),
+            };
+            lock.lock().map_err(|e| RunError::write(&lock_path, e))?;
+            // Another run may have taken it for a leftover before it was locked.
+            if lock_path.exists() {
+                break (partial, lock);
+            }
+        };
+        let work = partial.path().join("work");
+        fs::create_dir(&work).map_err(|e| RunError::write(&work, e))?;
+        Ok(Self {
+            target: target.to_owned(),
+            overwrite,
+            partial,
+            _lock: lock,
+        })
+    }
+
+    /// Where result files are written.
+    pub fn path(&self) -> &Path {
+        self.partial.path()
+    }
+
+    /// For vectors, spilled rows and other things that no result holds.
+    pub fn work(&self) -> PathBuf {
+        self.partial.path().join("work")
+    }
+
+    /// Makes the directory visible under its name, whole.
+    ///
+    /// # Errors
+    /// If renaming fails, or if somebody else made `target` in the meantime.
+    pub fn commit(self) -> Result<PathBuf, RunError> {
+        check_target(&self.target, self.overwrite)?;
+        let failed = |path: &Path, e| RunError::write(path, e);
+        let work = self.work();
+        fs::remove_dir_all(&work).map_err(|e| failed(&work, e))?;
+        set_readable(self.path());
+        // Nothing is visible under its name before it is on disk.
+        sync_tree(self.path())?;
+        if self.target.exists() {
+            // The old run gets a lock that nobody holds: should this process die before it has removed
+            // the old run under the hidden name, the next run does.
+            // (Where it can't be made, the old run is merely not cleaned up.)
+            let old = self.target.join(LOCK);
+            let _ = fs::File::create(&old);
+            if let Err(e) = exchange(self.path(), &self.target) {
+                let _ = fs::remove_file(&old);
+                return Err(e);
+            }
+            // Dropping the guard removes what is now under the hidden name: the old run.
+        } else {
+            fs::rename(self.path(), &self.target).map_err(|e| failed(&self.target, e))?;
+            // The folder has moved: nothing is left for the guard to remove.
+            let _ = self.partial.keep();
+        }
+        // The new name is on disk before the guard removes the old run.
+        sync_name(&self.target)?;
+        let _ = fs::remove_file(self.target.join(LOCK));
+        Ok(self.target)
+    }
+}
+
+/// Waits until all files and folders below `folder`, and it itself, are on disk.
+fn sync_tree(folder: &Path) -> Result<(), RunError> {
+    for entry in walkdir::WalkDir::new(folder).contents_first(true) {
+        let entry = entry.map_err(|e| RunError::write(folder, e))?;
+        let path = entry.path();
+        if entry.file_type().is_dir() {
+            sync_folder(path)?;
+            continue;
+        }
+        let opened = fs::File::open(path).map_err(|e| RunError::write(path, e))?;
+        opened.sync_all().map_err(|e| RunError::write(path, e))?;
+    }
+    Ok(())
+}
+
+/// Waits until the names in a folder are on disk, where the file system can do that: some of networks can't, and a
+/// finished run must not fail for it.
+fn sync_folder(folder: &Path) -> Result<(), RunError> {
+    use std::io::ErrorKind::{InvalidInput, Unsupported};
+    let opened = fs::File::open(folder).map_err(|e| RunError::write(folder, e))?;
+    match opened.sync_all() {
+        Err(e) if !matches!(e.kind(), InvalidInput | Unsupported) => {
+            Err(RunError::write(folder, e))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Waits until the name of what was just moved to `target` is on disk. If that fails, what is there is whole.
+fn sync_name(target: &Path) -> Result<(), RunError> {
+    sync_folder(&parent_of(target)).map_err(|e| {
+        let problem =
+            format!("it is written and whole, but a loss of power may still undo its name: {e}");
+        RunError::write(target, problem)
+    })
+}
+
+/// Removes a folder that has a lock file: the lock last, so that a clean-up that is killed can be told from a run.
+fn remove_locked(folder: &Path) -> std::io::Result<()> {
+    remove_all_but_lock(folder)?;
+    fs::remove_dir_all(folder)
+}
+
+fn remove_all_but_lock(folder: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name() == LOCK {
+            continue;
+        }
+        match entry.file_type()?.is_dir() {
+            true => fs::remove_dir_all(entry.path())?,
+            false => fs::remove_file(entry.path())?,
+        }
+    }
+    Ok(())
+}
+
+/// Swaps two directories; in one step where the system can, so that `target` is never missing.
+fn exchange(fresh: &Path, target: &Path) -> Result<(), RunError> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    let failed = |e: std::io::Error| RunError::write(target, e);
+    if renameat_with(CWD, fresh, CWD, target, RenameFlags::EXCHANGE).is_ok() {
+        return Ok(());
+    }
+    // Not a partial name: until the new run is in place, this is the only copy of the old one, and
+    // nobody may take it for a leftover.
+    let name = fresh.file_name().unwrap_or_default().to_string_lossy();
+    let aside = fresh.with_file_name(name.replace(PARTIAL, ".nightmill-replaced-"));
+    fs::rename(target, &aside).map_err(failed)?;
+    if let Err(e) = fs::rename(fresh, target) {
+        let _ = fs::rename(&aside, target);
+        return Err(failed(e));
+    }
+    let _ = fs::remove_dir_all(&aside);
+    Ok(())
+}
+
+/// Temporary folders are private; a result is as readable as the umask would have made it.
+fn set_readable(folder: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    let probe = folder.join("summary.json");
+    let readable = fs::metadata(&probe).map_or(0o755, |m| {
+        let mode = m.permissions().mode() & 0o777;
+        // Whoever may read a file may enter its folder.
+        mode | ((mode & 0o444) >> 2)
+    });
+    let _ = fs::set_permissions(folder, fs::Permissions::from_mode(readable));
+}
+
+fn check_target(target: &Path, overwrite: bool) -> Result<(), RunError> {
+    let Ok(metadata) = fs::symlink_metadata(target) else {
+        return Ok(());
+    };
+    let shown = target.display();
+    if !overwrite {
+        return Err(RunError::Request(format!(
+            "`{shown}` exists; choose another --out, or give --overwrite to replace it"
+        )));
+    }
+    let entries: Vec<String> = fs::read_dir(target)
+        .map(|entries| {
+            entries
+                .flatten()
+                .map(|e| e.file_name().to_string_lossy().into_owned())
+                .collect()
+        })
+        .unwrap_or_default();
+    let manifest = fs::read(target.join(MANIFEST)).ok();
+    let manifest: Option<serde_json::Value> =
+        manifest.and_then(|m| serde_json::from_slice(&m).ok());
+    let is_run = manifest.is_some_and(|m| m.get("nightmill").is_some());
+    let foreign = entries
+        .iter()
+        .find(|name| !CONTENT.contains(&name.as_str()));
+    if metadata.is_dir() && (entries.is_empty() || (is_run && foreign.is_none())) {
+        return Ok(());
+    }
+    let why = match foreign {
+        Some(name) if is_run => format!("holds `{name}`, which is no part of a run"),
+        _ => format!("is not a run directory (it has no {MANIFEST} of nightmill)"),
+    };
+    Err(RunError::Request(format!(
+        "`{shown}` {why}, so --overwrite leaves it alone; choose another --out"
+    )))
+}
+
+/// Refuses to replace a directory that holds what the run reads.
+fn check_inputs(target: &Path, inputs: &[PathBuf]) -> Result<(), RunError> {
+    let Ok(target) = target.canonicalize() else {
+        return Ok(());
+    };
+    match inputs.iter().find(|input| {
+        input
+            .canonicalize()
+            .is_ok_and(|input| input.starts_with(&target))
+    }) {
+        None => Ok(()),
+        Some(input) => Err(RunError::Request(format!(
+            "`{}` is inside `{}`, which --overwrite would remove; choose another --out",
+            input.display(),
+            target.display()
+        ))),
+    }
+}
+
+/// Removes a run directory: at once under its name, then file by file.
+///
+/// # Errors
+/// If it holds what is no part of a run, or can't be removed.
+pub fn delete_run(folder: &Path) -> Result<(), RunError> {
+    let shown = folder.display();
+    let entries = fs::read_dir(folder).map_err(|e| RunError::write(folder, e))?;
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if !CONTENT.contains(&&*name) {
+            return Err(RunError::Request(format!(
+                "`{shown}` holds `{name}`, which is no part of a run; move it away first"
+            )));
+        }
+    }
+    // Under a name that the next run cleans up, should this process die.
+    let hidden = format!(
+        ".{}{PARTIAL}deleted-{}",
+        name_of(folder)?,
+        std::process::id()
+    );
+    let hidden = parent_of(folder).join(hidden);
+    fs::rename(folder, &hidden).map_err(|e| RunError::write(folder, e))?;
+    fs::remove_dir_all(&hidden).map_err(|e| RunError::write(&hidden, e))
+}
+
+/// Removes partial outputs whose process is gone: nobody holds their lock. A directory's lock is the
+/// file in it, a file is its own.
+fn remove_leftovers(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if !name.starts_with('.') || !name.contains(PARTIAL) {
+            continue;
+        }
+        let path = entry.path();
+        let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let lock = fs::File::open(if is_dir {
+            path.join(LOCK)
+        } else {
+            path.clone()
+        });
+        // The lock is held while removing: a process that is just starting waits for it, then looks
+        // whether its output is still there.
+        let Ok(lock) = lock else {
+            // Killed before it made its lock, or while it was removed. A run makes its lock before anything else, so
+            // that what has content and no lock is nobody's; an empty folder may be about to get its lock, and its
+            // maker looks whether it is still there.
+            let _ = match is_dir {
+                true => remove_locked(&path),
+                false => Ok(()),
+            };
+            continue;
+        };
+        if lock.try_lock().is_ok() {
+            tracing::info!(path = %path.display(), "removing what a killed process left behind");
+            let _ = match is_dir {
+                true => remove_locked(&path),
+                false => fs::remove_file(&path),
+            };
+        }
+    }
+}
+
+/// A single output file under construction, with the same promise.
+#[derive(Debug)]
+pub struct PartialFile {
+    target: PathBuf,
+    overwrite: bool,
+    partial: tempfile::TempPath,
+    /// Shares its lock with the handle that is written to, and outlives it.
+    lock: fs::File,
+}
+
+impl PartialFile {
+    /// Starts a file that will become `target`.
+    ///
+    /// # Errors
+    /// If `target` exists and `overwrite` is false, or its folder can't be written to.
+    pub fn create(target: &Path, overwrite: bool) -> Result<(Self, fs::File), RunError> {
+        let shown = target.display();
+        if target.is_dir() {
+            return Err(RunError::Request(format!(
+                "`{shown}` is a folder; name a file with --out"
+            )));
+        }
+        if target.exists() && !overwrite {
+            return Err(RunError::Request(format!(
+                "`{shown}` exists; choose another --out, or give --overwrite to replace it"
+            )));
+        }
+        let parent = parent_of(target);
+        fs::create_dir_all(&parent).map_err(|e| RunError::write(&parent, e))?;
+        remove_leftovers(&parent);
+        let name = name_of(target)?;
+        let (file, partial) = loop {
+            use std::os::unix::fs::PermissionsExt;
+            let (file, partial) = tempfile::Builder::new()
+                .prefix(&format!(".{name}{PARTIAL}"))
+                // What the umask leaves of it, as for any new file.
+                .permissions(fs::Permissions::from_mode(0o666))
+                .tempfile_in(&parent)
+                .map_err(|e| RunError::write(&parent, e))?
+                .into_parts();
+            file.lock().map_err(|e| RunError::write(&partial, e))?;
+            if partial.exists() {
+                break (file, partial);
+            }
+        };
+        let lock = file.try_clone().map_err(|e| RunError::write(&partial, e))?;
+        Ok((
+            Self {
+                target: target.to_owned(),
+                overwrite,
+                partial,
+                lock,
+            },
+            file,
+        ))
+    }
+
+    /// Makes the file visible under its name.
+    ///
+    /// # Errors
+    /// If renaming fails, or if somebody else made the file in the meantime and it is not to be
+    /// replaced.
+    pub fn commit(self) -> Result<PathBuf, RunError> {
+        let synced = self.lock.sync_all();
+        synced.map_err(|e| RunError::write(&self.target, e))?;
+        let moved = match self.overwrite {
+            true => self.partial.persist(&self.target),
+            false => self.partial.persist_noclobber(&self.target),
+        };
+        moved.map_err(|e| RunError::write(&self.target, e.error))?;
+        sync_name(&self.target)?;
+        Ok(self.target)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clean_up_that_was_killed_is_ended_by_the_next_run() {
+        let folder = tempfile::tempdir().unwrap();
+        // As an earlier clean-up left it: content, and no lock.
+        let leaked = folder.path().join(format!(".run{PARTIAL}leaked"));
+        fs::create_dir_all(leaked.join("traces")).unwrap();
+        fs::write(leaked.join("traces/part-0.parquet"), "x").unwrap();
+        // As a killed run left it.
+        let killed = folder.path().join(format!(".run{PARTIAL}killed"));
+        fs::create_dir_all(killed.join("work")).unwrap();
+        fs::write(killed.join(LOCK), "").unwrap();
+        // A run that is alive.
+        let alive = RunDirectory::create(&folder.path().join("alive"), false, &[]).unwrap();
+        assert!(!leaked.exists() && !killed.exists());
+        let other = RunDirectory::create(&folder.path().join("other"), false, &[]).unwrap();
+        assert!(alive.path().join(LOCK).exists() && other.path().exists());
+    }
+
+    #[test]
+    fn the_lock_is_the_last_to_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().join("run");
+        fs::create_dir_all(run.join("traces")).unwrap();
+        fs::write(run.join(LOCK), "").unwrap();
+        fs::write(run.join("traces/part-0.parquet"), "x").unwrap();
+        fs::write(run.join("summary.json"), "{}").unwrap();
+        remove_all_but_lock(&run).unwrap();
+        let left: Vec<_> = fs::read_dir(&run)
+            .unwrap()
+            .map(|e| e.unwrap().file_name())
+            .collect();
+        assert_eq!(left, [LOCK]);
+        remove_locked(&run).unwrap();
+        assert!(!run.exists());
+    }
+}

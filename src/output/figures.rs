@@ -1,0 +1,221 @@
+//! What a run says about itself at the end: counts, distributions, worst sessions, gates.
+
+use serde::Serialize;
+
+use crate::metric::MetricInfo;
+
+/// Scores have 4 decimals, so counting each value makes every quantile exact at constant memory.
+const STEPS: usize = 10_000;
+
+/// The distribution of one metric's stored scores.
+#[derive(Clone, Debug)]
+pub struct Distribution {
+    counts: Vec<u64>,
+    sum: f64,
+    count: u64,
+    failed: u64,
+    passed: u64,
+}
+
+impl Default for Distribution {
+    fn default() -> Self {
+        Self {
+            counts: vec![0; STEPS + 1],
+            sum: 0.0,
+            count: 0,
+            failed: 0,
+            passed: 0,
+        }
+    }
+}
+
+impl Distribution {
+    /// Adds a score in [0, 1] with 4 decimals.
+    pub fn add(&mut self, score: f64, threshold: f64) {
+        let step = (score * STEPS as f64).round().clamp(0.0, STEPS as f64) as usize;
+        self.counts[step] += 1;
+        self.sum += score;
+        self.count += 1;
+        self.passed += u64::from(score >= threshold);
+    }
+
+    /// Adds a target whose metric failed.
+    pub fn add_failure(&mut self) {
+        self.failed += 1;
+    }
+
+    /// The mean score; none without scores.
+    pub fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum / self.count as f64)
+    }
+
+    /// The smallest score that at least a share `q` of all scores does not exceed.
+    fn quantile(&self, q: f64) -> Option<f64> {
+        let rank = ((q * self.count as f64).ceil() as u64).max(1);
+        let mut seen = 0;
+        let step = self.counts.iter().position(|n| {
+            seen += n;
+            seen >= rank
+        })?;
+        Some(step as f64 / STEPS as f64)
+    }
+
+    /// For the summary and the report.
+    pub fn summarise(&self, metric: &MetricInfo, threshold: f64) -> MetricSummary {
+        let mut bins = vec![0; 20];
+        for (step, count) in self.counts.iter().enumerate() {
+            bins[(step / (STEPS / 20)).min(19)] += count;
+        }
+        MetricSummary {
+            name: metric.name.into(),
+            level: metric.level.name().into(),
+            meaning: metric.meaning.into(),
+            count: self.count,
+            failed: self.failed,
+            mean: self.mean().map(crate::metric::round4),
+            min: self.quantile(0.0),
+            p10: self.quantile(0.1),
+            median: self.quantile(0.5),
+            p90: self.quantile(0.9),
+            max: self.quantile(1.0),
+            threshold,
+            passed: self.passed,
+            bins,
+        }
+    }
+}
+
+/// One metric of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct MetricSummary {
+    /// Registered name.
+    pub name: String,
+    /// `trace` or `session`.
+    pub level: String,
+    /// One line for a reader.
+    pub meaning: String,
+    /// Targets with a score.
+    pub count: u64,
+    /// Targets without one, because it failed.
+    pub failed: u64,
+    /// Mean, 4 decimals.
+    pub mean: Option<f64>,
+    /// Smallest score.
+    pub min: Option<f64>,
+    /// A tenth of scores is at most this.
+    pub p10: Option<f64>,
+    /// Half of scores is at most this.
+    pub median: Option<f64>,
+    /// Nine tenths of scores are at most this.
+    pub p90: Option<f64>,
+    /// Largest score.
+    pub max: Option<f64>,
+    /// The threshold in force.
+    pub threshold: f64,
+    /// Scores at or above it.
+    pub passed: u64,
+    /// Counts in twentieths of [0, 1]; the last one is closed.
+    pub bins: Vec<u64>,
+}
+
+/// A gate after the run.
+#[derive(Clone, Debug, Serialize)]
+pub struct GateResult {
+    /// Registered name.
+    pub metric: String,
+    /// Least mean asked for.
+    pub minimum: f64,
+    /// The mean; null if nothing was scored, which fails the gate.
+    pub value: Option<f64>,
+    /// Whether it was reached.
+    pub passed: bool,
+}
+
+/// A session at the bottom of the list.
+#[derive(Clone, Debug, Serialize)]
+pub struct WorstSession {
+    /// Its id.
+    pub session_id: String,
+    /// Its project, if the traces name one.
+    pub project_id: Option<String>,
+    /// Its reliability.
+    pub agent_reliability: Option<f64>,
+    /// Its consistency.
+    pub agent_consistency: Option<f64>,
+    /// How many traces it has.
+    pub traces: u64,
+    /// Traces whose step risk exceeds 0.5.
+    pub flagged_traces: Vec<String>,
+    /// What weighs most in its reliability; none where that was not computed, or rests on nothing.
+    pub worst_step: Option<WorstStep>,
+    /// Its first row in the traces table.
+    #[serde(skip)]
+    pub first_row: u64,
+}
+
+/// The riskiest trace of a session, and the signal that makes it so.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WorstStep {
+    /// The trace.
+    pub trace_id: String,
+    /// The signal.
+    pub signal: String,
+    /// Its value, from 0 to 1, 4 decimals.
+    pub value: f64,
+}
+
+/// Scores of a metric that failed for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FailureSummary {
+    /// The metric.
+    pub metric: String,
+    /// How many scores.
+    pub count: u64,
+    /// The reason of the first of them.
+    pub reason: String,
+}
+
+/// Rows set aside for one reason.
+#[derive(Clone, Debug, Serialize)]
+pub struct QuarantineSummary {
+    /// The code.
+    pub code: String,
+    /// How many rows.
+    pub rows: u64,
+    /// The first of them, in words.
+    pub example: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_and_bins_are_exact() {
+        let mut distribution = Distribution::default();
+        for score in [0.0, 0.05, 0.5, 0.9999, 1.0] {
+            distribution.add(score, 0.5);
+        }
+        let metric = crate::metric::find("coherence").unwrap();
+        let summary = distribution.summarise(metric, 0.5);
+        assert_eq!(
+            (summary.min, summary.median, summary.max),
+            (Some(0.0), Some(0.5), Some(1.0))
+        );
+        assert_eq!(
+            (summary.p10, summary.p90, summary.passed),
+            (Some(0.0), Some(1.0), 3)
+        );
+        assert_eq!(
+            (
+                summary.bins[0],
+                summary.bins[1],
+                summary.bins[10],
+                summary.bins[19]
+            ),
+            (1, 1, 1, 2)
+        );
+        let empty = Distribution::default().summarise(metric, 0.5);
+        assert_eq!((empty.mean, empty.median, empty.count), (None, None, 0));
+    }
+}

@@ -1,0 +1,127 @@
+//! What a run came to, as plain figures: runs fill them in, reports show them.
+
+mod judging;
+mod page;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::conversation::ConversationSummary;
+use crate::output::{FailureSummary, GateResult, MetricSummary, QuarantineSummary, WorstSession};
+
+pub use judging::{CapUse, JudgeSummary, JudgedMetricSummary};
+pub use page::{PageFacts, ShownSession};
+pub(crate) use page::{ShownLoop, ShownTrace};
+
+/// Everything a run says about itself.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// Files read.
+    pub files: u64,
+    /// Rows seen: traces + merged duplicates + quarantined + left out. Where conversations come from a table of turns, rows of turns
+    /// and cases, and no traces.
+    pub rows_read: u64,
+    /// Traces scored.
+    pub traces: u64,
+    /// Sessions scored.
+    pub sessions: u64,
+    /// Traces that belong to no session.
+    pub traces_without_session: u64,
+    /// Rows whose session id was the empty string.
+    pub empty_session_ids: u64,
+    /// Rows merged into another row of the same trace id.
+    pub merged_duplicates: u64,
+    /// Rows set aside.
+    pub quarantined: u64,
+    /// Rows of traces that are no targets of the run.
+    pub rows_left_out: u64,
+    /// Files, or parts of them, that could not be read.
+    pub unreadable_files: u64,
+    /// Scores of traces that failed.
+    pub failed_signals: u64,
+    /// Given signals that were NaN or infinite, read as missing.
+    pub non_finite_signals: u64,
+    /// Rows of given signals whose trace id is none of the traces.
+    pub unmatched_signals: u64,
+    /// Sessions whose scores rest on no trace, by metric.
+    pub sessions_without_evidence: BTreeMap<String, u64>,
+    /// Whether such sessions have no score; else they have 1.0, as in PandaProbe, and count in means.
+    pub evidence_required: bool,
+    /// Non-empty texts seen.
+    pub texts: u64,
+    /// Distinct texts among them.
+    pub distinct_texts: u64,
+    /// Distinct texts whose vector was kept from an earlier run.
+    pub cached_texts: u64,
+    /// Share of texts that did not have to be embedded again.
+    pub dedup_share: Option<f64>,
+    /// Tokens encoded.
+    pub tokens: u64,
+    /// Tokens per second of embedding.
+    pub tokens_per_second: Option<f64>,
+    /// Scores of traces that were not tried: a cap was reached, or nothing may be sent.
+    pub pending_signals: u64,
+    /// What judges were asked, if any were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judge: Option<JudgeSummary>,
+    /// Metrics.
+    pub metrics: Vec<MetricSummary>,
+    /// The worst sessions, worst first.
+    pub worst_sessions: Vec<WorstSession>,
+    /// Why scores of traces failed, the most frequent reasons first.
+    pub failures: Vec<FailureSummary>,
+    /// Reasons of quarantine.
+    pub quarantine: Vec<QuarantineSummary>,
+    /// Gates.
+    pub gates: Vec<GateResult>,
+    /// Seconds by stage.
+    pub stages: Vec<(String, f64)>,
+}
+
+impl Summary {
+    /// Whether every gate was passed.
+    pub fn gates_passed(&self) -> bool {
+        self.gates.iter().all(|gate| gate.passed)
+    }
+
+    /// Whether something waits for a later run: a cap was reached, or a batch is not back.
+    pub fn pending(&self) -> bool {
+        let conversations = self.judge.as_ref().and_then(|j| j.conversations.as_ref());
+        self.pending_signals > 0 || conversations.is_some_and(|c| c.pending > 0)
+    }
+
+    /// Whether a judge was asked and none of its calls was answered, as if it was down.
+    pub fn judge_was_silent(&self) -> bool {
+        self.judge.as_ref().is_some_and(|judge| {
+            let calls = judge.calls;
+            let failed = calls.failed > 0 || !judge.stopped.is_empty();
+            failed && calls.answered == 0 && calls.from_ledger == 0
+        })
+    }
+
+    /// Whether everything that was read was scored.
+    pub fn complete(&self) -> bool {
+        let conversations = self.judge.as_ref().and_then(|j| j.conversations.as_ref());
+        conversations.is_none_or(ConversationSummary::complete)
+            && self.quarantined == 0
+            && self.failed_signals == 0
+            && self.pending_signals == 0
+            && self.unreadable_files == 0
+    }
+}
+
+impl Summary {
+    /// Its counts of rows, traces and sessions, as a manifest keeps them.
+    pub(crate) fn counts(&self) -> serde_json::Value {
+        serde_json::json!({
+            "rows_read": self.rows_read,
+            "traces": self.traces,
+            "sessions": self.sessions,
+            "merged_duplicates": self.merged_duplicates,
+            "quarantined": self.quarantined,
+            "left_out": self.rows_left_out,
+            "failed_signals": self.failed_signals,
+        })
+    }
+}
