@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::piped::Piped;
-use super::{AnyError, Outcome, idle_flags, outcome, request};
-use crate::job::{Settings, SettingsError};
+use super::setting_flags::{Offer, SettingFlags};
+use super::{AnyError, Outcome, idle_flags, outcome};
+use crate::job::{Job, Setting, SettingsError};
 use crate::metric::Method;
 use crate::report::Paint;
+use crate::run::open;
 use crate::run::{AggregateRequest, CacheChoice, aggregate};
 
 /// Flags of `aggregate`.
@@ -22,21 +24,37 @@ pub(super) struct AggregateArgs {
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     #[command(flatten)]
-    settings: Settings,
+    settings: SettingFlags<OfAggregate>,
+}
+
+/// Flags that would change nothing are there to be refused with a reason.
+#[derive(Debug)]
+struct OfAggregate;
+
+impl Offer for OfAggregate {
+    fn offers(_: &Setting) -> bool {
+        true
+    }
+
+    fn hides(setting: &Setting) -> bool {
+        setting.of_judges() || idle_flags::OF_AGGREGATE.contains(&setting.name)
+    }
 }
 
 pub(super) fn run(mut args: AggregateArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
     let _piped = Piped::take(&mut args.paths)?;
-    idle_flags::of_aggregate(&args.settings)?;
-    let mut settings = args.settings.complete(config)?;
-    request::local_paths(&args.paths)?;
+    idle_flags::of_aggregate(&args.settings.given)?;
+    let mut given = args.settings.given.complete(config)?;
+    open::local_paths(&args.paths)?;
     let session_metrics = crate::metric::ALL
         .iter()
         .filter(|m| m.method == Method::Aggregate);
-    if settings.metrics.is_none() {
-        settings.metrics = Some(session_metrics.map(|m| m.name.to_owned()).collect());
+    if !given.has("metrics") {
+        let names: Vec<&str> = session_metrics.map(|m| m.name).collect();
+        given = given.with("metrics", names);
     }
-    let rules = request::rules(&settings)?;
+    let job = Job::of(given)?;
+    let rules = open::rules(&job)?;
     if let Some(metric) = rules
         .metrics
         .iter()
@@ -49,16 +67,16 @@ pub(super) fn run(mut args: AggregateArgs, config: Option<&Path>) -> Result<Outc
     }
     let request = AggregateRequest {
         paths: args.paths,
-        format: request::format(&settings)?,
+        format: open::format(&job),
         out: args.out,
-        overwrite: settings.overwrite,
-        map: request::column_map(&settings)?,
-        on_bad_file: request::on_bad_file(&settings)?,
+        overwrite: job.overwrite,
+        map: open::column_map(&job)?,
+        on_bad_file: open::on_bad_file(&job),
         rules,
-        engine: request::engine(&settings, CacheChoice::Off)?,
+        engine: open::engine(&job, CacheChoice::Off)?,
     };
     let (summary, folder) = aggregate(&request)?;
-    let text = match settings.json {
+    let text = match job.json {
         true => format!("{}\n", serde_json::to_string_pretty(&summary)?),
         false => format!(
             "{}results: {}\n",

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::conversation_explanation::explained;
 use super::conversation_summary::points;
 use super::runs_flags::{ComparisonArgs, ConversationArgs};
-use super::{AnyError, Outcome, idle_flags, judge_request, listing};
+use super::{AnyError, Outcome, idle_flags, listing};
 use crate::conversation::{
     CaseComparison, ChangeStatus, MetricDelta, RegressionReason, RunSummary,
 };
@@ -16,8 +16,9 @@ use crate::history::{
     JudgedComparison, JudgedRun, compare_judged, comparison_folder, find_runs, read_judged,
     read_run, write_comparison,
 };
-use crate::job::Settings;
+use crate::job::Job;
 use crate::report::{counted, plain};
+use crate::run::open::questions;
 use crate::run::{Explanation, JudgeRequest, explain};
 use crate::selection::format_instant;
 
@@ -92,18 +93,17 @@ pub(super) fn run(args: &ComparisonArgs, config: Option<&Path>) -> Result<Outcom
 fn asked(args: &ConversationArgs, config: Option<&Path>) -> Result<Option<JudgeRequest>, AnyError> {
     if !args.explain {
         idle_flags::of_no_judge(
-            &args.judge,
+            &args.judge.given,
             "nobody is asked without --explain; add it, or leave this out",
         )?;
         return Ok(None);
     }
-    let settings = Settings {
-        judge: args.judge.clone(),
-        offline: args.offline,
-        ..Settings::default()
-    };
-    let settings = settings.complete(config)?;
-    let request = judge_request::questions(&settings.judge, settings.offline, "--explain")?;
+    let mut given = args.judge.given.clone();
+    if args.offline {
+        given = given.with("offline", true);
+    }
+    let job = Job::of(given.complete(config)?)?;
+    let request = questions(&job, "--explain")?;
     Ok(Some(request))
 }
 

@@ -5,15 +5,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
+use serde_json::Value;
 
 use super::piped::Piped;
 use super::progress::ProgressBar;
-use super::{AnyError, Outcome, idle_flags, outcome, plan, request};
+use super::setting_flags::{Offer, SettingFlags};
+use super::{AnyError, Outcome, idle_flags, outcome, plan};
 use crate::conversation::{ConversationSummary, TableCounts};
-use crate::job::{Settings, SettingsError};
+use crate::job::{Given, Setting, SettingsError};
 use crate::metric::CONVERSATION;
 use crate::report::{brief, counted};
-use crate::run::{CacheChoice, Progress, TurnsRequest, judge_turns, plan_turns};
+use crate::run::open::{Tables, turns};
+use crate::run::{Progress, TurnsRequest, judge_turns, plan_turns};
 use crate::summary::Summary;
 
 /// Flags of `conversations`.
@@ -38,32 +41,36 @@ pub(super) struct ConversationsArgs {
     #[arg(long, value_name = "DIR", required_unless_present = "dry_run")]
     out: Option<PathBuf>,
     #[command(flatten)]
-    settings: Settings,
+    settings: SettingFlags<OfConversations>,
 }
 
-/// The tables of a request to judge conversations.
-pub(super) struct Tables {
-    /// Files, folders and globs of turns.
-    pub turns: Vec<String>,
-    /// The same of cases.
-    pub cases: Vec<String>,
-    /// Drafts and archived cases too.
-    pub all_statuses: bool,
+/// Flags that would change nothing are there to be refused with a reason.
+#[derive(Debug)]
+pub(super) struct OfConversations;
+
+impl Offer for OfConversations {
+    fn offers(_: &Setting) -> bool {
+        true
+    }
+
+    fn hides(setting: &Setting) -> bool {
+        idle_flags::OF_CONVERSATIONS.contains(&setting.name)
+    }
 }
 
 pub(super) fn run(mut args: ConversationsArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
     let _piped = Piped::take(&mut args.turns)?;
-    refuse_idle_flags(&args.settings)?;
-    let settings = args.settings.complete(config)?;
+    refuse_idle_flags(&args.settings.given)?;
+    let given = args.settings.given.complete(config)?;
     let tables = Tables {
         turns: args.turns,
         cases: args.cases.into_iter().collect(),
         all_statuses: args.all_statuses,
     };
-    let (json, overwrite, out) = (settings.json, settings.overwrite, args.out);
+    let (json, overwrite, out) = (given.has("json"), given.has("overwrite"), args.out);
     let request = TurnsRequest {
         overwrite,
-        ..request_of(settings, tables, out.clone().unwrap_or_default())?
+        ..turns(given, tables, out.clone().unwrap_or_default())?
     };
     match args.dry_run {
         true => {
@@ -72,42 +79,6 @@ pub(super) fn run(mut args: ConversationsArgs, config: Option<&Path>) -> Result<
         }
         false => carry_out(&request, json),
     }
-}
-
-/// A request to judge these tables into `out`. Nothing is replaced.
-pub(super) fn request_of(
-    mut settings: Settings,
-    tables: Tables,
-    out: PathBuf,
-) -> Result<TurnsRequest, AnyError> {
-    // Settings of the file or the environment may be meant for other commands.
-    settings.metrics = Some(vec![CONVERSATION.to_owned()]);
-    settings.fail_under = of_conversations(settings.fail_under);
-    settings.threshold = of_conversations(settings.threshold);
-    settings.judge.judge_model = of_conversations(settings.judge.judge_model);
-    settings.judge.judge_policy = None;
-    settings.signals = None;
-    settings.judge.judge_where = None;
-    settings.judge.judge_only = None;
-    settings.judge.judge_tags = None;
-    request::local_paths(&tables.turns)?;
-    request::local_paths(&tables.cases)?;
-    let rules = request::rules(&settings)?;
-    let judge = super::judge_request::judge(&settings, &rules)?;
-    let judge = judge.ok_or("name a judge with --judge, as in --judge openai/gpt-4o-mini")?;
-    Ok(TurnsRequest {
-        format: request::format(&settings)?,
-        on_bad_file: request::on_bad_file(&settings)?,
-        out,
-        overwrite: false,
-        threads: request::engine(&settings, CacheChoice::Off)?.threads,
-        record: request::record(&settings, &tables.turns, &rules, Some(&judge)),
-        turns: tables.turns,
-        cases: tables.cases,
-        all_statuses: tables.all_statuses,
-        rules,
-        judge,
-    })
 }
 
 /// Judges, with a progress bar, and prints what came of it.
@@ -126,34 +97,23 @@ pub(super) fn carry_out(request: &TurnsRequest, json: bool) -> Result<Outcome, A
 }
 
 /// Refuses flags that would do nothing here.
-fn refuse_idle_flags(given: &Settings) -> Result<(), SettingsError> {
+fn refuse_idle_flags(given: &Given) -> Result<(), SettingsError> {
     idle_flags::of_conversations(given)?;
-    let pairs = [
-        ("threshold", &given.threshold),
-        ("fail-under", &given.fail_under),
-        ("judge-model", &given.judge.judge_model),
-    ];
-    for (flag, given) in pairs {
-        let mut given = given.iter().flatten();
-        if let Some(pair) = given.find(|pair| !is_of_conversations(pair)) {
-            return request::wrong(format!(
+    for setting in ["threshold", "fail_under", "judge_model"] {
+        let pairs = given.get(setting).and_then(Value::as_array);
+        let mut pairs = pairs.into_iter().flatten().filter_map(Value::as_str);
+        let other = pairs.find(|pair| {
+            let name = pair.split('=').next().unwrap_or_default();
+            name.trim() != CONVERSATION
+        });
+        if let Some(pair) = other {
+            let flag = setting.replace('_', "-");
+            return Err(SettingsError(format!(
                 "--{flag} {pair}: this command has one metric; write {CONVERSATION}=…"
-            ));
+            )));
         }
     }
     Ok(())
-}
-
-fn is_of_conversations(pair: &str) -> bool {
-    let name = pair.split_once('=').map_or(pair, |(name, _)| name);
-    name.trim() == CONVERSATION
-}
-
-fn of_conversations(pairs: Option<Vec<String>>) -> Option<Vec<String>> {
-    pairs.map(|mut pairs| {
-        pairs.retain(|pair| is_of_conversations(pair));
-        pairs
-    })
 }
 
 /// The summary as text. Every number in it is in `summary.json` too.
@@ -293,28 +253,15 @@ mod tests {
 
     #[test]
     fn flags_of_traces_and_of_other_metrics_are_refused() {
-        let mut given = Settings::default();
-        assert!(refuse_idle_flags(&given).is_ok());
-        given.threshold = Some(vec!["conversation=0.8".into()]);
-        assert!(refuse_idle_flags(&given).is_ok());
-        given.fail_under = Some(vec!["coherence=0.8".into()]);
-        let problem = refuse_idle_flags(&given).unwrap_err().to_string();
+        let refused = |given: Given| refuse_idle_flags(&given).map_err(|e| e.to_string());
+        assert!(refused(Given::default()).is_ok());
+        let of_conversations = Given::default().with("threshold", vec!["conversation=0.8"]);
+        assert!(refused(of_conversations).is_ok());
+        let problem = refused(Given::default().with("fail_under", vec!["coherence=0.8"]));
+        let problem = problem.unwrap_err();
         assert!(problem.contains("--fail-under coherence=0.8"), "{problem}");
-        given.fail_under = None;
-        given.judge.judge_where = Some("coherence < 1".into());
-        assert!(refuse_idle_flags(&given).is_err());
-        given.judge.judge_where = None;
-        assert!(refuse_idle_flags(&given).is_ok());
-        given.judge.judge_policy = Some("compat".into());
-        let problem = refuse_idle_flags(&given).unwrap_err().to_string();
+        assert!(refused(Given::default().with("judge_where", "coherence < 1")).is_err());
+        let problem = refused(Given::default().with("judge_policy", "compat")).unwrap_err();
         assert!(problem.starts_with("--judge-policy:"), "{problem}");
-    }
-
-    #[test]
-    fn settings_of_other_metrics_are_passed_over() {
-        let pairs = vec!["coherence=0.5".to_owned(), "conversation=0.7".to_owned()];
-        let kept = of_conversations(Some(pairs)).unwrap();
-        assert_eq!(kept, ["conversation=0.7"]);
-        assert!(!is_of_conversations("conversations=1"));
     }
 }

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::piped::Piped;
-use super::{AnyError, Outcome, outcome, request};
-use crate::job::Settings;
+use super::setting_flags::{Offer, SettingFlags};
+use super::{AnyError, Outcome, outcome};
+use crate::job::{Job, Setting, Theme};
 use crate::report::counted;
+use crate::run::open;
 use crate::run::{CacheChoice, EmbedRequest, embed};
 
 /// Flags of `embed`.
@@ -27,39 +29,37 @@ pub(super) struct EmbedArgs {
     /// The Parquet file to make
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// A model folder in sentence-transformers layout [default: the model inside the program]
-    #[arg(long, value_name = "DIR")]
-    model: Option<PathBuf>,
-    /// Where to encode: auto, cpu, cuda or metal [default: auto]
-    #[arg(long, value_name = "DEVICE")]
-    device: Option<String>,
-    /// What to compute in: auto (the fastest that is true enough), f32, bf16, int8, or f16 on a GPU [default: auto]
-    #[arg(long, value_name = "PRECISION")]
-    precision: Option<String>,
-    /// Memory to stay within, beside the model [default: 2G]
-    #[arg(long, value_name = "SIZE")]
-    memory_limit: Option<String>,
-    /// Threads [default: all cores]
-    #[arg(long, value_name = "N")]
-    threads: Option<String>,
-    /// A folder that keeps vectors from run to run [default: none]
-    #[arg(long, value_name = "DIR", conflicts_with = "no_cache")]
-    cache: Option<PathBuf>,
-    /// Most that the cache may take on disk, over all models [default: 10G]
-    #[arg(long, value_name = "SIZE")]
-    cache_size: Option<String>,
-    /// Keep no vectors from run to run, whatever the settings say
-    #[arg(long)]
-    no_cache: bool,
-    /// Replace an existing file
-    #[arg(long)]
-    overwrite: bool,
-    /// Refuse everything that would open a connection (this version opens none)
-    #[arg(long)]
-    offline: bool,
-    /// Print the summary as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    settings: SettingFlags<OfEmbed>,
+}
+
+#[derive(Debug)]
+struct OfEmbed;
+
+impl Offer for OfEmbed {
+    fn offers(setting: &Setting) -> bool {
+        let others = [
+            "model",
+            "memory_limit",
+            "threads",
+            "overwrite",
+            "offline",
+            "json",
+        ];
+        setting.theme == Theme::Encoder || others.contains(&setting.name)
+    }
+
+    fn help(setting: &Setting) -> Option<&'static str> {
+        match setting.name {
+            "cache" => Some("A folder that keeps vectors from run to run [default: none]"),
+            "no_cache" => Some("Keep no vectors from run to run, whatever the settings say"),
+            "overwrite" => Some("Replace an existing file"),
+            "offline" => {
+                Some("Refuse everything that would open a connection (this command opens none)")
+            }
+            _ => None,
+        }
+    }
 }
 
 pub(super) fn run(mut args: EmbedArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
@@ -72,38 +72,25 @@ pub(super) fn run(mut args: EmbedArgs, config: Option<&Path>) -> Result<Outcome,
         )
         .into());
     }
-    if args.cache_size.is_some() && args.cache.is_none() {
+    let given = &args.settings.given;
+    if given.has("cache_size") && !given.has("cache") {
         return Err(
             "--cache-size: embed keeps no vectors unless a folder is named; add --cache".into(),
         );
     }
-    let settings = Settings {
-        model: args.model,
-        device: args.device,
-        precision: args.precision,
-        memory_limit: args.memory_limit,
-        threads: args.threads,
-        cache: args.cache,
-        cache_size: args.cache_size,
-        no_cache: args.no_cache,
-        overwrite: args.overwrite,
-        offline: args.offline,
-        json: args.json,
-        ..Settings::default()
-    }
-    .complete(config)?;
-    request::local_paths(&args.paths)?;
+    let job = Job::of(args.settings.given.complete(config)?)?;
+    open::local_paths(&args.paths)?;
     let request = EmbedRequest {
         paths: args.paths,
         columns: args.columns,
         out: args.out,
-        overwrite: settings.overwrite,
-        engine: request::engine(&settings, CacheChoice::Off)?,
+        overwrite: job.overwrite,
+        engine: open::engine(&job, CacheChoice::Off)?,
     };
     let summary = embed(&request)?;
     let counts = summary.counts;
     let speed = counts.tokens as f64 / counts.embed_seconds.max(1e-9);
-    let text = if settings.json {
+    let text = if job.json {
         let json = serde_json::json!({
             "rows": summary.rows,
             "texts": counts.texts,

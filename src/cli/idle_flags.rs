@@ -4,10 +4,7 @@
 
 use std::path::Path;
 
-use serde::Serialize;
-
-use super::request::wrong;
-use crate::job::{Settings, SettingsError, number_pairs, split_pairs};
+use crate::job::{Given, Job, Setting, SettingsError, split_numbers, split_pairs};
 use crate::metric::{CONVERSATION, Method, Rules, find};
 
 /// Settings that `conversations` has no use for.
@@ -57,30 +54,17 @@ const OF_ENCODER: &[&str] = &["model", "device", "precision", "cache", "cache_si
 /// Settings of judges that only matter where traces are judged.
 const OF_JUDGED_TRACES: &[&str] = &["judge_unshared", "judge_max_trace", "judge_long_traces"];
 
-/// The names of the flags that were given, as keys of a settings file.
-fn given_names(settings: &impl Serialize) -> Vec<String> {
-    let members = serde_json::to_value(settings).unwrap_or_default();
-    let members = members.as_object().cloned().unwrap_or_default();
-    let given = members
-        .into_iter()
-        .filter(|(_, value)| !value.is_null() && *value != false);
-    given.map(|(name, _)| name).collect()
-}
-
 fn refuse(name: &str, why: &str) -> Result<(), SettingsError> {
-    wrong(format!("--{}: {why}", name.replace('_', "-")))
+    let flag = name.replace('_', "-");
+    Err(SettingsError(format!("--{flag}: {why}")))
 }
 
 /// Refuses what `conversations` has no use for.
 ///
 /// # Errors
 /// Naming the flag.
-pub(super) fn of_conversations(given: &Settings) -> Result<(), SettingsError> {
-    let names = given_names(given);
-    match names
-        .iter()
-        .find(|name| OF_CONVERSATIONS.contains(&name.as_str()))
-    {
+pub(super) fn of_conversations(given: &Given) -> Result<(), SettingsError> {
+    match given.names().find(|name| OF_CONVERSATIONS.contains(name)) {
         None => Ok(()),
         Some(name) => refuse(
             name,
@@ -93,22 +77,15 @@ pub(super) fn of_conversations(given: &Settings) -> Result<(), SettingsError> {
 ///
 /// # Errors
 /// Naming the flag.
-pub(super) fn of_aggregate(given: &Settings) -> Result<(), SettingsError> {
-    let of_judges = given_names(&given.judge);
-    if let Some(name) = of_judges.first() {
-        return refuse(
-            name,
-            "aggregate asks no judge, so this has no effect; leave it out",
-        );
-    }
-    let names = given_names(given);
-    match names
-        .iter()
-        .find(|name| OF_AGGREGATE.contains(&name.as_str()))
-    {
+pub(super) fn of_aggregate(given: &Given) -> Result<(), SettingsError> {
+    of_no_judge(
+        given,
+        "aggregate asks no judge, so this has no effect; leave it out",
+    )?;
+    match given.names().find(|name| OF_AGGREGATE.contains(name)) {
         None => Ok(()),
-        Some(name) if name == "signals" => refuse(
-            name,
+        Some("signals") => refuse(
+            "signals",
             "aggregate takes its signals from the files it is given",
         ),
         Some(name) => refuse(name, "aggregate reads no texts, so this has no effect"),
@@ -119,8 +96,9 @@ pub(super) fn of_aggregate(given: &Settings) -> Result<(), SettingsError> {
 ///
 /// # Errors
 /// Naming the flag, with `why`.
-pub(super) fn of_no_judge(given: &impl Serialize, why: &str) -> Result<(), SettingsError> {
-    match given_names(given).first() {
+pub(super) fn of_no_judge(given: &Given, why: &str) -> Result<(), SettingsError> {
+    let of_judges = |name: &&str| Setting::named(name).is_some_and(Setting::of_judges);
+    match given.names().find(of_judges) {
         None => Ok(()),
         Some(name) => refuse(name, why),
     }
@@ -132,8 +110,8 @@ pub(super) fn of_no_judge(given: &impl Serialize, why: &str) -> Result<(), Setti
 /// # Errors
 /// Naming the flag, and what would give it an effect.
 pub(super) fn of_scoring(
-    given: &Settings,
-    all: &Settings,
+    given: &Given,
+    all: &Job,
     rules: &Rules,
     sampled: bool,
 ) -> Result<(), SettingsError> {
@@ -141,11 +119,12 @@ pub(super) fn of_scoring(
         let mut metrics = rules.metrics.iter().filter_map(|name| find(name));
         metrics.any(|metric| metric.method == method)
     };
-    let names = given_names(given);
-    let is_given = |name: &&&str| names.iter().any(|given| given == **name);
+    let is_given = |name: &&&str| given.has(name);
     if !has(Method::Judge) {
-        let mut of_judges = given.judge.clone();
-        of_judges.sample_seed = of_judges.sample_seed.filter(|_| !sampled);
+        // The seed is also that of a sample of targets.
+        let of_judges = given
+            .clone()
+            .only(|name| !(sampled && name == "sample_seed"));
         of_no_judge(
             &of_judges,
             "no metric of this run asks a judge, so this has no effect; name one with --metrics, as in --metrics confidence",
@@ -160,25 +139,25 @@ pub(super) fn of_scoring(
             "no metric of this run embeds texts, so this has no effect; leave it out",
         );
     }
-    if given.cache_size.is_some() && all.no_cache {
+    if given.has("cache_size") && all.no_cache {
         return refuse(
             "cache_size",
             "nothing is kept with --no-cache; leave one of them out",
         );
     }
-    if given.window.is_some() && !rules.computes("loop_detection") {
+    if given.has("window") && !rules.computes("loop_detection") {
         return refuse(
             "window",
             "this run does not compute loop_detection; add it to --metrics",
         );
     }
-    if given.on_no_evaluable.is_some() && !has(Method::Aggregate) {
+    if given.has("on_no_evaluable") && !has(Method::Aggregate) {
         return refuse(
             "on_no_evaluable",
             "this run has no session metric; add one to --metrics",
         );
     }
-    for (name, _) in number_pairs("threshold", given.threshold.as_deref().unwrap_or_default())? {
+    for (name, _) in split_numbers("threshold", &items(given, "threshold"))? {
         if !rules.computes(&name) {
             return refuse(
                 &format!("threshold {name}"),
@@ -189,7 +168,7 @@ pub(super) fn of_scoring(
     let any_signal = crate::metric::SIGNALS
         .iter()
         .any(|(name, _)| rules.computes(name));
-    if given.weights.is_some() && !any_signal && all.signals.is_none() {
+    if given.has("weights") && !any_signal && all.signals.is_none() {
         return refuse(
             "weights",
             "this run has no signals to weigh; add a session metric to --metrics",
@@ -198,15 +177,18 @@ pub(super) fn of_scoring(
     Ok(())
 }
 
-fn of_judges(
-    given: &Settings,
-    all: &Settings,
-    rules: &Rules,
-    sampled: bool,
-) -> Result<(), SettingsError> {
-    let judge = &given.judge;
+/// The items that were given for a list.
+fn items(given: &Given, name: &str) -> Vec<String> {
+    let items = given.get(name).and_then(serde_json::Value::as_array);
+    let items = items.into_iter().flatten();
+    items
+        .filter_map(|item| item.as_str().map(str::to_owned))
+        .collect()
+}
+
+fn of_judges(given: &Given, all: &Job, rules: &Rules, sampled: bool) -> Result<(), SettingsError> {
     let conversations = rules.wants(CONVERSATION);
-    if judge.judge_config.is_some() && !conversations {
+    if given.has("judge_config") && !conversations {
         return refuse(
             "judge_config",
             "this run judges no conversations; add conversation to --metrics",
@@ -216,26 +198,20 @@ fn of_judges(
     let of_traces = judged
         .filter(|metric| metric.method == Method::Judge)
         .any(|metric| metric.name != CONVERSATION);
-    let names = given_names(judge);
-    let idle = OF_JUDGED_TRACES
-        .iter()
-        .find(|name| names.iter().any(|given| given == **name));
+    let idle = OF_JUDGED_TRACES.iter().find(|name| given.has(name));
     if let Some(name) = idle.filter(|_| !of_traces) {
         return refuse(
             name,
             "this run judges no traces by themselves, so this has no effect; leave it out",
         );
     }
-    if judge.sample_seed.is_some() && all.judge.judge_sample.is_none() && !sampled {
+    if given.has("sample_seed") && all.judge_sample.is_none() && !sampled {
         return refuse(
             "sample_seed",
             "every trace is in the sample; name a share with --sample or --judge-sample",
         );
     }
-    for (name, _) in split_pairs(
-        "judge-model",
-        judge.judge_model.as_deref().unwrap_or_default(),
-    )? {
+    for (name, _) in split_pairs("judge-model", &items(given, "judge_model"))? {
         if !rules.wants(&name) {
             let why = "no judged metric of this run; add it to --metrics";
             return refuse(&format!("judge_model {name}"), why);
@@ -250,7 +226,7 @@ fn of_judges(
 /// Naming the flag.
 pub(super) fn of_query(
     query: &str,
-    given: &Settings,
+    given: &Given,
     out: Option<&Path>,
 ) -> Result<(), SettingsError> {
     let query = query.to_lowercase();
@@ -258,16 +234,16 @@ pub(super) fn of_query(
     for (name, given, words) in [
         (
             "model",
-            given.model.is_some(),
+            given.has("model"),
             &["embed", "coherence", "loop_detection"][..],
         ),
-        ("window", given.window.is_some(), &["loop_detection"]),
+        ("window", given.has("window"), &["loop_detection"]),
         (
             "weights",
-            given.weights.is_some(),
+            given.has("weights"),
             &["agent_reliability", "agent_consistency"],
         ),
-        ("text_mode", given.text_mode.is_some(), &["text_of"]),
+        ("text_mode", given.has("text_mode"), &["text_of"]),
     ] {
         if given && !uses(words) {
             let calls = words.join(", ");
@@ -277,7 +253,7 @@ pub(super) fn of_query(
             );
         }
     }
-    if given.overwrite && out.is_none() {
+    if given.has("overwrite") && out.is_none() {
         return refuse("overwrite", "nothing is written without --out");
     }
     Ok(())
@@ -289,24 +265,8 @@ mod tests {
 
     #[test]
     fn every_idle_flag_is_a_setting() {
-        let command = <Settings as clap::Args>::augment_args(clap::Command::new(""));
-        let known: Vec<&str> = command
-            .get_arguments()
-            .map(|arg| arg.get_id().as_str())
-            .collect();
         for name in [OF_CONVERSATIONS, OF_AGGREGATE, OF_ENCODER, OF_JUDGED_TRACES].concat() {
-            assert!(known.contains(&name), "{name}");
+            assert!(Setting::named(name).is_some(), "{name}");
         }
-    }
-
-    #[test]
-    fn given_flags_are_told_from_defaults() {
-        assert!(given_names(&Settings::default()).is_empty());
-        let given = Settings {
-            overwrite: true,
-            window: Some("3".into()),
-            ..Settings::default()
-        };
-        assert_eq!(given_names(&given), ["window", "overwrite"]);
     }
 }

@@ -1,19 +1,20 @@
 //! `nightmill judge`: the ledger's batches, and fetching their results.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
 use serde::Serialize;
 
-use super::judge_request::{batch_rules, ledger, prices, provider};
+use super::setting_flags::{Offer, SettingFlags};
 use super::{AnyError, Outcome, listing};
-use crate::job::{JudgeSettings, Settings};
+use crate::job::{Job, Setting};
 use crate::judge::batch::{BatchClient, BatchDesk, Collected};
 use crate::judge::{Ledger, OpenBatch, Protocol, Provider, Retries, endpoint_of};
 use crate::report::counted;
 use crate::run::BatchRules;
+use crate::run::open::{batch_rules, ledger, prices, provider};
 
 /// Flags of `judge`.
 #[derive(Args, Debug)]
@@ -27,30 +28,39 @@ pub(super) struct JudgeArgs {
     /// List the providers of judges: how their models are named, the variable of their key, and what each lacks
     #[arg(long, conflicts_with_all = ["collect", "forget", "ledger", "judge_url", "judge_key_file", "judge_headers", "price"])]
     providers: bool,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-    /// The ledger [default: nightmill/ledger.db in the user's data folder]
-    #[arg(long, value_name = "FILE")]
-    ledger: Option<PathBuf>,
-    /// The endpoint whose batches are fetched, up to and with /v1 [default: OpenAI's]
-    #[arg(long, value_name = "URL")]
-    judge_url: Option<String>,
-    /// A file with the key [default: OPENAI_API_KEY]
-    #[arg(long, value_name = "FILE")]
-    judge_key_file: Option<PathBuf>,
-    /// More headers: 'api-key=${AZURE_KEY}'
-    #[arg(long, value_name = "NAME=VALUE,...", value_delimiter = ',')]
-    judge_headers: Option<Vec<String>>,
-    /// Dollars for a million tokens in batches: openai/gpt-4o=1.25:5
-    #[arg(long, value_name = "MODEL=PRICE,...", value_delimiter = ',')]
-    price: Option<Vec<String>>,
-    /// Wait so long for batches, in minutes [default: 0]
-    #[arg(long, value_name = "MINUTES", requires = "collect")]
-    batch_wait: Option<String>,
-    /// Look at batches every so often while waiting, in seconds [default: 60]
-    #[arg(long, value_name = "SECONDS", requires = "collect")]
-    batch_poll: Option<String>,
+    #[command(flatten)]
+    settings: SettingFlags<OfBatches>,
+}
+
+#[derive(Debug)]
+struct OfBatches;
+
+impl Offer for OfBatches {
+    fn offers(setting: &Setting) -> bool {
+        [
+            "json",
+            "ledger",
+            "judge_url",
+            "judge_key_file",
+            "judge_headers",
+            "price",
+            "batch_wait",
+            "batch_poll",
+        ]
+        .contains(&setting.name)
+    }
+
+    fn help(setting: &Setting) -> Option<&'static str> {
+        Some(match setting.name {
+            "json" => "Print JSON",
+            "judge_url" => {
+                "The endpoint whose batches are fetched, up to and with /v1 [default: OpenAI's]"
+            }
+            "judge_key_file" => "A file with the key [default: OPENAI_API_KEY]",
+            "price" => "Dollars for a million tokens in batches: openai/gpt-4o=1.25:5",
+            _ => return None,
+        })
+    }
 }
 
 /// What the command prints.
@@ -156,25 +166,18 @@ fn providers(json: bool) -> Result<Outcome, AnyError> {
 }
 
 pub(super) fn run(args: JudgeArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
+    let given = args.settings.given;
     if args.providers {
-        return providers(args.json);
+        return providers(given.has("json"));
     }
-    let settings = Settings {
-        judge: JudgeSettings {
-            ledger: args.ledger,
-            judge_url: args.judge_url,
-            judge_key_file: args.judge_key_file,
-            judge_headers: args.judge_headers,
-            price: args.price,
-            batch_wait: args.batch_wait,
-            batch_poll: args.batch_poll,
-            ..JudgeSettings::default()
-        },
-        json: args.json,
-        ..Settings::default()
+    for wait in ["batch_wait", "batch_poll"] {
+        if given.has(wait) && !args.collect {
+            let flag = wait.replace('_', "-");
+            return Err(format!("--{flag}: says how --collect waits; add it").into());
+        }
     }
-    .complete(config)?;
-    let path = ledger(&settings)?;
+    let job = Job::of(given.complete(config)?)?;
+    let path = ledger(&job)?;
     if !path.exists() {
         return Err(format!(
             "there is no ledger `{}`; name the one of your runs with --ledger",
@@ -201,7 +204,7 @@ pub(super) fn run(args: JudgeArgs, config: Option<&Path>) -> Result<Outcome, Any
         .into());
     }
     let collected = match args.collect {
-        true => Some(runtime.block_on(collect(&settings, &ledger))?),
+        true => Some(runtime.block_on(collect(&job, &ledger))?),
         false => None,
     };
     let batches = ledger.open_batches()?;
@@ -211,24 +214,24 @@ pub(super) fn run(args: JudgeArgs, config: Option<&Path>) -> Result<Outcome, Any
         batches: batches.into_iter().map(ListedBatch::from).collect(),
         waiting: ledger.waiting()?,
     };
-    listing::print(args.json, &listing, || text(&listing))?;
+    listing::print(job.json, &listing, || text(&listing))?;
     Ok(match collected.is_some() && !listing.batches.is_empty() {
         true => Outcome::Incomplete,
         false => Outcome::Done,
     })
 }
 
-async fn collect(settings: &Settings, ledger: &Arc<Ledger>) -> Result<Collected, AnyError> {
-    if settings.offline {
+async fn collect(job: &Job, ledger: &Arc<Ledger>) -> Result<Collected, AnyError> {
+    if job.offline {
         return Err("--offline: collecting asks the network".into());
     }
-    let rules: BatchRules = batch_rules(&settings.judge)?;
-    let prices = prices(&settings.judge)?;
-    let provider = provider(settings)?;
+    let rules: BatchRules = batch_rules(job);
+    let prices = prices(job)?;
+    let provider = provider(job)?;
     let endpoint = endpoint_of("openai/any", &provider);
     let open = ledger.open_batches()?;
     if let Some(batch) = open.first()
-        && settings.judge.judge_url.is_none()
+        && job.judge_url.is_none()
         && open.iter().all(|batch| batch.endpoint != endpoint)
     {
         return Err(format!(

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::judge_file::JudgeFile;
-use super::request::column_map;
-use super::{AnyError, Outcome, judge_request, outcome};
+use super::setting_flags::{OfJudges, SettingFlags};
+use super::{AnyError, Outcome, outcome};
 use crate::conversation::{Catalogue, CustomMetric};
-use crate::job::{JudgeSettings, Settings};
+use crate::job::{Given, Job};
 use crate::metric::ALL;
 use crate::report::plain;
+use crate::run::open::{JudgeFile, column_map, questions};
 use crate::run::{PreviewedTrace, draft_metric, preview_prompts};
 
 /// Flags of `metrics`.
@@ -59,7 +59,7 @@ struct DraftArgs {
     #[arg(long)]
     offline: bool,
     #[command(flatten)]
-    judge: JudgeSettings,
+    judge: SettingFlags<OfJudges>,
 }
 
 pub(super) fn run(args: MetricsArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
@@ -82,7 +82,7 @@ pub(super) fn run(args: MetricsArgs, config: Option<&Path>) -> Result<Outcome, A
 /// What a metric asks. Column names are those of the settings file.
 fn prompts(metric: &str, args: &MetricsArgs, config: Option<&Path>) -> Result<String, AnyError> {
     let file = judge_file(args.judge_config.as_deref())?;
-    let map = column_map(&Settings::default().complete(config)?)?;
+    let map = column_map(&Job::of(Given::default().complete(config)?)?)?;
     let trace = args.trace.clone().map(|path| PreviewedTrace {
         path,
         trace_id: args.trace_id.clone(),
@@ -120,17 +120,17 @@ fn draft(args: DraftArgs, config: Option<&Path>) -> Result<String, AnyError> {
     if args.wish.trim().is_empty() {
         return Err("say in a few words what the metric should be about".into());
     }
-    let settings = Settings {
-        judge: args.judge,
-        offline: args.offline,
-        json: args.json,
-        ..Settings::default()
-    };
-    let settings = settings.complete(config)?;
-    let request = judge_request::questions(&settings.judge, settings.offline, "`metrics draft`")?;
-    let file = judge_file(settings.judge.judge_config.as_deref())?;
+    let mut given = args.judge.given;
+    for (name, on) in [("offline", args.offline), ("json", args.json)] {
+        if on {
+            given = given.with(name, true);
+        }
+    }
+    let job = Job::of(given.complete(config)?)?;
+    let request = questions(&job, "`metrics draft`")?;
+    let file = judge_file(job.judge_config.as_deref())?;
     let draft = draft_metric(&request, &args.wish, &file.catalogue)?;
-    if settings.json {
+    if job.json {
         return Ok(format!("{}\n", serde_json::to_string_pretty(&draft)?));
     }
     let name = draft.name.clone();

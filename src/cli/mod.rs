@@ -2,6 +2,7 @@
 
 mod aggregate;
 mod analysed_runs;
+mod completions;
 mod conversation_comparison;
 mod conversation_explanation;
 mod conversation_summary;
@@ -10,8 +11,6 @@ mod delete;
 mod embed;
 mod idle_flags;
 mod judge;
-mod judge_file;
-mod judge_request;
 mod list;
 mod listing;
 mod metrics;
@@ -19,16 +18,17 @@ mod monitor;
 mod monitor_flags;
 mod monitor_run;
 mod outcome;
+mod panics;
 mod piped;
 mod plan;
 mod pooling;
 mod progress;
-mod request;
 mod retry;
 mod runs;
 mod runs_flags;
 mod score;
 mod scores;
+mod setting_flags;
 mod show;
 mod sql;
 mod target_flags;
@@ -84,27 +84,14 @@ enum Command {
     Sql(sql::SqlArgs),
     /// List all metrics
     Metrics(metrics::MetricsArgs),
+    /// Print completions for a shell
+    Completions(completions::CompletionsArgs),
 }
 
 impl Cli {
     /// What the command line of this process says. Wrong usage and calls for help end the process.
     pub fn of_process() -> Self {
-        let hide = |command: clap::Command, idle: &'static [&'static str]| {
-            command.mut_args(|arg| match idle.contains(&arg.get_id().as_str()) {
-                true => arg.hide(true),
-                false => arg,
-            })
-        };
-        // What a command refuses is not offered either.
-        let command = Self::command()
-            .mut_subcommand("conversations", |c| hide(c, idle_flags::OF_CONVERSATIONS))
-            .mut_subcommand("aggregate", |c| {
-                let c = hide(c, idle_flags::OF_AGGREGATE);
-                c.mut_args(|arg| match arg.get_help_heading() {
-                    Some("Judges") => arg.hide(true),
-                    _ => arg,
-                })
-            });
+        let command = Self::command();
         let parsed = command
             .try_get_matches()
             .and_then(|matches| Self::from_arg_matches(&matches));
@@ -121,9 +108,7 @@ impl Cli {
     pub fn run(self) -> ExitCode {
         start_logs(self.verbose, self.log_json);
         let config = self.config.as_deref();
-        // Decoders have assertions that corrupt files can reach. Such a panic is an error like any
-        // other: one line for the user, the rest for the log.
-        std::panic::set_hook(Box::new(|panic| tracing::debug!("{panic}")));
+        panics::watch();
         let result =
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match self.command {
                 Command::Score(args) => score::run(args, config),
@@ -136,17 +121,9 @@ impl Cli {
                 Command::Monitor(args) => monitor::run(args, config),
                 Command::Sql(args) => sql::run(args, config),
                 Command::Metrics(args) => metrics::run(args, config),
+                Command::Completions(args) => completions::run(&args),
             }));
-        let result = result.unwrap_or_else(|panic| {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text
-                .or_else(|| panic.downcast_ref::<&str>().copied())
-                .unwrap_or("no message");
-            Err(format!(
-                "an input file is corrupt, or this is a defect of nightmill ({text}); see -vv"
-            )
-            .into())
-        });
+        let result = result.unwrap_or_else(|panic| Err(panics::told(panic.as_ref()).into()));
         match result {
             Ok(outcome) => outcome.into(),
             Err(error) => {

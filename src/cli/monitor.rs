@@ -10,7 +10,7 @@ use super::monitor_flags::{AddArgs, MonitorCommand, SetArgs};
 use super::monitor_run::{Runner, check, kept_settings, masked, metrics_of};
 use super::{AnyError, Outcome, listing, outcome};
 use crate::history::figures::Target;
-use crate::job::{SettingsError, number_pairs};
+use crate::job::{SettingsError, split_numbers};
 use crate::metric::Level;
 use crate::monitor;
 use crate::monitor::{Cadence, Monitor, MonitorStatus, MonitorStore, NewMonitor, StoreError};
@@ -88,7 +88,7 @@ fn filters(json: Option<&str>) -> Result<Map<String, Value>, SettingsError> {
 }
 
 fn weights(given: &[String]) -> Result<Value, SettingsError> {
-    let pairs = number_pairs("weights", given)?;
+    let pairs = split_numbers("weights", given)?;
     if let Some((signal, weight)) = pairs.iter().find(|(_, weight)| !weight.is_finite()) {
         return Err(SettingsError(format!(
             "--weights {signal}={weight}: expected a finite number"
@@ -102,7 +102,7 @@ fn weights(given: &[String]) -> Result<Value, SettingsError> {
 
 /// A monitor may run from any folder.
 fn absolute(paths: &[String]) -> Result<Vec<String>, AnyError> {
-    super::request::local_paths(paths)?;
+    crate::run::open::local_paths(paths)?;
     let whole = paths.iter().map(|path| {
         let path = std::path::absolute(path)?;
         Ok::<_, AnyError>(path.display().to_string())

@@ -5,26 +5,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Utc};
-use clap::{CommandFactory, Parser};
 
-use super::judge_request::{judge_model, sample_seed};
-use super::{AnyError, Outcome, idle_flags, request};
-use crate::job::{JudgeSettings, Settings, SettingsError};
+use super::{AnyError, Outcome, idle_flags};
+use crate::job::{Given, Job, Setting, SettingsError};
 use crate::judge::{Written, masked_header, masked_url};
 use crate::metric::{Level, Method, SIGNALS, find};
 use crate::monitor::{FileMark, Monitor, Order, RunMade, RunMonitor};
 use crate::output::{Announced, Begun};
-use crate::run::{CacheChoice, Progress, ScoreRequest, any_match, score};
+use crate::run::open;
+use crate::run::{CacheChoice, PageWriter, Progress, ScoreRequest, any_match, score};
 use crate::selection::{SamplingRate, SessionFilters, TargetChoice, TargetFilters, TraceFilters};
-use crate::trace::{SourceFormat, discover, nearest};
-
-/// Flags of `score`, as the settings of a monitor keep them.
-#[derive(Debug, Parser)]
-#[command(no_binary_name = true, disable_help_flag = true)]
-struct KeptFlags {
-    #[command(flatten)]
-    settings: Settings,
-}
+use crate::trace::{SourceFormat, discover};
 
 /// Settings that the record of a monitor has places of its own for, and those that mean nothing to it.
 const NOT_KEPT: [(&str, &str); 8] = [
@@ -37,16 +28,6 @@ const NOT_KEPT: [(&str, &str); 8] = [
     ("overwrite", "every run has a new directory"),
     ("json", "runs of monitors print nothing"),
 ];
-/// Settings that are paths: a monitor may run from any folder.
-const PATHS: [&str; 6] = [
-    "signals",
-    "model",
-    "cache",
-    "ledger",
-    "judge_config",
-    "judge_key_file",
-];
-
 /// Settings given as `KEY=VALUE`, checked and with whole paths.
 pub(super) fn kept_settings(given: &[String]) -> Result<BTreeMap<String, String>, AnyError> {
     let mut kept = BTreeMap::new();
@@ -55,7 +36,8 @@ pub(super) fn kept_settings(given: &[String]) -> Result<BTreeMap<String, String>
         if let Some((_, instead)) = NOT_KEPT.iter().find(|(name, _)| *name == key) {
             return Err(SettingsError(format!("--set {key}: {instead}")).into());
         }
-        let value = match PATHS.contains(&key.as_str()) {
+        let is_path = Setting::named(&key).is_some_and(Setting::is_path);
+        let value = match is_path {
             true => std::path::absolute(&value)?.display().to_string(),
             false => value,
         };
@@ -68,7 +50,7 @@ pub(super) fn kept_settings(given: &[String]) -> Result<BTreeMap<String, String>
         }
         kept.insert(key, value);
     }
-    read_kept(&kept)?;
+    Job::of(read_kept(&kept)?)?;
     Ok(kept)
 }
 
@@ -84,61 +66,34 @@ pub(super) fn masked(key: &str, value: &str) -> String {
     }
 }
 
-/// The settings that a monitor keeps, as the flags they are.
-fn read_kept(kept: &BTreeMap<String, String>) -> Result<Settings, SettingsError> {
-    let command = KeptFlags::command();
-    let mut flags = Vec::new();
-    for (key, value) in kept {
-        let found = command
-            .get_arguments()
-            .find(|arg| arg.get_id() == key.as_str());
-        let Some(arg) = found else {
-            let keys = command.get_arguments().map(|arg| arg.get_id().as_str());
-            let near = nearest(key, keys);
-            return request::wrong(format!(
-                "setting `{key}` of the monitor: no such setting{near}; settings are the flags of `nightmill score`"
-            ));
-        };
-        let flag = key.replace('_', "-");
-        if !matches!(arg.get_action(), clap::ArgAction::SetTrue) {
-            flags.push(format!("--{flag}={value}"));
-        } else if value == "true" {
-            flags.push(format!("--{flag}"));
-        } else if value != "false" {
-            return request::wrong(format!(
-                "setting `{key}` of the monitor is `{value}`, expected true or false"
-            ));
-        }
-    }
-    match KeptFlags::try_parse_from(flags) {
-        Ok(kept) => Ok(kept.settings),
-        Err(e) => request::wrong(format!("settings of the monitor: {e}")),
-    }
+/// The settings that a monitor keeps.
+fn read_kept(kept: &BTreeMap<String, String>) -> Result<Given, SettingsError> {
+    Given::of_texts(kept.iter().map(|(key, text)| (key.as_str(), text.as_str())))
 }
 
-/// Everything that a monitor says about its runs, as settings, and for what it does not say, the environment and the
-/// settings file. `config` is that file, if one was named.
-fn settings_of(monitor: &Monitor, config: Option<&Path>) -> Result<Settings, SettingsError> {
-    let mut settings = read_kept(&monitor.settings)?;
-    settings.judge.judge = monitor.model.clone();
-    let sessions = match &monitor.filters {
-        TargetFilters::Trace(_) => false,
-        TargetFilters::Session(filters) => {
-            settings.weights = filters.signal_weights.as_ref().map(|weights| {
-                let pair = |(signal, weight): (&String, &f64)| format!("{signal}={weight}");
-                weights.iter().map(pair).collect()
-            });
-            true
+/// Everything that a monitor says about its runs, and for what it does not say, the environment and the settings file.
+/// `config` is that file, if one was named.
+fn job_of(monitor: &Monitor, config: Option<&Path>) -> Result<Job, SettingsError> {
+    let mut given = read_kept(&monitor.settings)?;
+    if let Some(model) = &monitor.model {
+        given = given.with("judge", model.clone());
+    }
+    let mut sessions = false;
+    if let TargetFilters::Session(filters) = &monitor.filters {
+        sessions = true;
+        if let Some(weights) = &filters.signal_weights {
+            let pair = |(signal, weight): (&String, &f64)| format!("{signal}={weight}");
+            let pairs: Vec<String> = weights.iter().map(pair).collect();
+            given = given.with("weights", pairs);
         }
-    };
-    let mut settings = settings.complete(config)?;
+    }
+    let given = given.complete(config)?;
     let mut metrics = monitor.metric_names.clone();
     // Wherever the judge is named: it gives the signals that sessions fold.
-    if sessions && settings.judge.judge.is_some() {
+    if sessions && given.has("judge") {
         metrics.extend(judged_signals(&metrics).map(str::to_owned));
     }
-    settings.metrics = Some(metrics);
-    Ok(settings)
+    Job::of(given.with("metrics", metrics))
 }
 
 /// Signals that a judge gives, if one of the metrics folds signals. A conversation is judged by itself.
@@ -174,25 +129,17 @@ pub(super) fn check(monitor: &Monitor, config: Option<&Path>) -> Result<(), AnyE
         )
         .into());
     }
-    let settings = settings_of(monitor, config)?;
-    request::local_paths(&monitor.paths)?;
-    let rules = request::rules(&settings)?;
-    request::format(&settings)?;
-    request::column_map(&settings)?;
-    request::on_bad_file(&settings)?;
-    request::engine(&settings, CacheChoice::User)?;
-    judge_model(&settings, &rules)?;
+    let job = job_of(monitor, config)?;
+    open::local_paths(&monitor.paths)?;
+    let rules = open::rules(&job)?;
+    open::column_map(&job)?;
+    open::engine(&job, CacheChoice::User)?;
+    open::judge_model(&job, &rules)?;
     // A judge may be named later, by a settings file: what is said of judges waits for it.
-    let kept = Settings {
-        judge: JudgeSettings::default(),
-        ..read_kept(&monitor.settings)?
-    };
-    Ok(idle_flags::of_scoring(
-        &kept,
-        &settings,
-        &rules,
-        monitor.sampling_rate != SamplingRate::ALL,
-    )?)
+    let kept = read_kept(&monitor.settings)?;
+    let kept = kept.only(|name| !Setting::named(name).is_some_and(Setting::of_judges));
+    let sampled = monitor.sampling_rate != SamplingRate::ALL;
+    Ok(idle_flags::of_scoring(&kept, &job, &rules, sampled)?)
 }
 
 /// What chooses the targets of a monitor's runs; none if they take all.
@@ -232,9 +179,10 @@ impl<'a> Runner<'a> {
 
     fn request(&self, monitor: &Monitor, out: PathBuf) -> Result<ScoreRequest, AnyError> {
         check(monitor, self.config)?;
-        let settings = settings_of(monitor, self.config)?;
-        let mut request = request::score(&settings, monitor.paths.clone(), out)?;
-        request.targets = targets(monitor, sample_seed(&settings)?);
+        let job = job_of(monitor, self.config)?;
+        let page = Some(crate::report::html as PageWriter);
+        let mut request = open::score(&job, monitor.paths.clone(), out, page)?;
+        request.targets = targets(monitor, open::sample_seed(&job));
         request.metric_names.clone_from(&monitor.metric_names);
         if let Some(judge) = &mut request.judge {
             // Judges are asked about all targets: what a settings file selects is meant for other runs.
@@ -245,8 +193,8 @@ impl<'a> Runner<'a> {
     }
 
     fn list(&self, monitor: &Monitor) -> Result<Vec<FileMark>, AnyError> {
-        let settings = settings_of(monitor, self.config)?;
-        let files = discover(&monitor.paths, request::format(&settings)?)?;
+        let job = job_of(monitor, self.config)?;
+        let files = discover(&monitor.paths, open::format(&job))?;
         let mut marks = Vec::with_capacity(files.len());
         for file in files {
             let rows = match file.format {
@@ -312,10 +260,7 @@ impl RunMonitor for Runner<'_> {
 fn guarded<T>(work: impl FnOnce() -> Result<T, AnyError>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => result.map_err(|e| e.to_string()),
-        Err(_) => Err(
-            "an input file is corrupt, or this is a defect of nightmill; score the files by hand, with -vv"
-                .to_owned(),
-        ),
+        Err(panic) => Err(super::panics::told(panic.as_ref())),
     }
 }
 
@@ -358,14 +303,14 @@ mod tests {
             "no_cache=true",
         ])
         .unwrap();
-        let settings = read_kept(&map).unwrap();
-        assert_eq!(settings.memory_limit.as_deref(), Some("4G"));
-        assert_eq!(settings.threshold, Some(vec!["coherence=0.6".to_owned()]));
-        assert!(settings.no_cache);
+        let job = Job::of(read_kept(&map).unwrap()).unwrap();
+        assert_eq!(job.memory_limit.map(|bytes| bytes.get()), Some(4 << 30));
+        assert_eq!(job.threshold, Some(vec![("coherence".to_owned(), 0.6)]));
+        assert!(job.no_cache);
         let map = kept(&["no_cache=false", "signals=given.parquet"]).unwrap();
-        let settings = read_kept(&map).unwrap();
-        assert!(!settings.no_cache);
-        assert!(Path::new(&settings.signals.unwrap()).is_absolute());
+        let job = Job::of(read_kept(&map).unwrap()).unwrap();
+        assert!(!job.no_cache);
+        assert!(Path::new(&job.signals.unwrap()).is_absolute());
     }
 
     #[test]

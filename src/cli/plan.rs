@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::judge_request::sample_seed;
 use super::piped::Piped;
+use super::setting_flags::{OfRuns, SettingFlags};
 use super::target_flags::TargetFlags;
-use super::{AnyError, Outcome, conversations, idle_flags, outcome, request};
-use crate::job::Settings;
+use super::{AnyError, Outcome, conversations, idle_flags, outcome};
+use crate::job::Job;
 use crate::output::QuarantineSummary;
 use crate::report::{brief, counted};
+use crate::run::open::{self, sample_seed};
 use crate::run::{PlanSummary, PlannedTables, ScoreRequest, plan};
 
 /// Flags of `plan`.
@@ -22,23 +23,23 @@ pub(super) struct PlanArgs {
     #[command(flatten)]
     targets: TargetFlags,
     #[command(flatten)]
-    settings: Settings,
+    settings: SettingFlags<OfRuns>,
 }
 
 pub(super) fn run(mut args: PlanArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
     let _piped = Piped::take(&mut args.paths)?;
-    let settings = args.settings.clone().complete(config)?;
+    let job = Job::of(args.settings.given.clone().complete(config)?)?;
     // A plan makes no run directory.
     let request = ScoreRequest {
-        targets: args.targets.choice(sample_seed(&settings)?)?,
-        ..request::score(&settings, args.paths, PathBuf::new())?
+        targets: args.targets.choice(sample_seed(&job))?,
+        ..open::score(&job, args.paths, PathBuf::new(), None)?
     };
     let Some(judge) = &request.judge else {
         return Err("no metric of this plan asks a judge, so that nothing would be sent; name one with --metrics".into());
     };
     let sampled = args.targets.sampled();
-    idle_flags::of_scoring(&args.settings, &settings, &request.rules, sampled)?;
-    print(&plan(&request, judge)?, settings.json, None)
+    idle_flags::of_scoring(&args.settings.given, &job, &request.rules, sampled)?;
+    print(&plan(&request, judge)?, job.json, None)
 }
 
 /// Prints a plan, and where it was written if it was.

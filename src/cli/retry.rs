@@ -3,14 +3,16 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use serde_json::Value;
 
-use super::conversations::Tables;
 use super::scores::{beside, one_run};
-use super::{AnyError, Outcome, conversations, outcome, request, score};
-use crate::job::{RecordedFile, Settings, SettingsError, split_pairs};
+use super::setting_flags::{Offer, SettingFlags};
+use super::{AnyError, Outcome, conversations, outcome, score};
+use crate::job::{Given, Job, RecordedFile, Setting, SettingsError};
 use crate::judge::MOST_ROUNDS;
 use crate::report::counted;
 use crate::run::Retry;
+use crate::run::open::{self, Tables};
 
 /// Flags of `runs retry`.
 #[derive(Args, Debug)]
@@ -21,25 +23,34 @@ pub(super) struct RetryArgs {
     /// The run directory to make [default: DIR-retry]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// The endpoint again, if its URL has a secret: those are written nowhere
-    #[arg(long, value_name = "URL")]
-    judge_url: Option<String>,
-    /// Headers again, if their values were written out
-    #[arg(long, value_name = "NAME=VALUE,...", value_delimiter = ',')]
-    judge_headers: Vec<String>,
-    /// Another file with the key
-    #[arg(long, value_name = "FILE")]
-    judge_key_file: Option<PathBuf>,
-    /// Rounds of a question whose replies can't be used [default: one more than in the old run, and one more than the ledger
-    /// holds]
-    #[arg(long, value_name = "N")]
-    judge_rounds: Option<String>,
-    /// The ledger, if it has moved
-    #[arg(long, value_name = "FILE")]
-    ledger: Option<PathBuf>,
+    #[command(flatten)]
+    settings: SettingFlags<OfRetry>,
     /// Print the summary as JSON; null where nothing failed
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Debug)]
+struct OfRetry;
+
+impl Offer for OfRetry {
+    fn offers(setting: &Setting) -> bool {
+        Self::help(setting).is_some()
+    }
+
+    fn help(setting: &Setting) -> Option<&'static str> {
+        Some(match setting.name {
+            "judge_url" => "The endpoint again, if its URL has a secret: those are written nowhere",
+            "judge_headers" => "Headers again, if their values were written out",
+            "judge_key_file" => "Another file with the key",
+            "judge_rounds" => {
+                "Rounds of a question whose replies can't be used [default: one more than in the old run, and one more than \
+                 the ledger holds]"
+            }
+            "ledger" => "The ledger, if it has moved",
+            _ => return None,
+        })
+    }
 }
 
 pub(super) fn run(args: RetryArgs) -> Result<Outcome, AnyError> {
@@ -56,7 +67,7 @@ pub(super) fn run(args: RetryArgs) -> Result<Outcome, AnyError> {
         return Ok(Outcome::Done);
     }
     retry.check()?;
-    let settings = settings(&retry, &args)?;
+    let given = given(&retry, &args.settings.given)?;
     let out = args.out.unwrap_or_else(|| beside(retry.path(), "retry"));
     let conversations = retry.conversations() as u64;
     let conversations = counted(conversations, "conversation", "conversations");
@@ -89,12 +100,12 @@ pub(super) fn run(args: RetryArgs) -> Result<Outcome, AnyError> {
             cases: paths(&of_turns.cases),
             all_statuses: of_turns.all_statuses,
         };
-        let mut request = conversations::request_of(settings, tables, out)?;
+        let mut request = open::turns(given, tables, out)?;
         tell()?;
         retry.narrow_turns(&mut request);
         return conversations::carry_out(&request, args.json);
     }
-    let mut request = request::score(&settings, files, out)?;
+    let mut request = open::score(&Job::of(given)?, files, out, Some(crate::report::html))?;
     tell()?;
     retry.narrow(&mut request);
     score::carry_out(&request, args.json)
@@ -123,10 +134,9 @@ fn nothing_failed(retry: &Retry) -> String {
 }
 
 /// The settings of the old run, and what was given again. Neither the environment nor a settings file has a say.
-fn settings(retry: &Retry, args: &RetryArgs) -> Result<Settings, AnyError> {
-    let mut settings = Settings::of_record(&retry.request.settings)?;
-    let judge = &mut settings.judge;
-    if judge.replay {
+fn given(retry: &Retry, again: &Given) -> Result<Given, AnyError> {
+    let old = Given::of_record(&retry.request.settings)?;
+    if old.has("replay") {
         let message = format!(
             "the run `{}` only replayed its ledger (--replay), so that nobody may be asked; score the traces again without it",
             retry.id()
@@ -134,37 +144,22 @@ fn settings(retry: &Retry, args: &RetryArgs) -> Result<Settings, AnyError> {
         return Err(SettingsError(message).into());
     }
     // Replies that could not be used are the ledger's answers to the rounds that there were.
-    let rounds = judge.judge_rounds.as_deref().unwrap_or("1").parse();
+    let rounds = old.get("judge_rounds").and_then(Value::as_str);
+    let rounds = rounds.unwrap_or("1").parse();
     let one_more = rounds.map_or(2, |rounds: u32| rounds.saturating_add(1).min(MOST_ROUNDS));
-    let rounds = args.judge_rounds.clone();
-    judge.judge_rounds = Some(rounds.unwrap_or_else(|| one_more.to_string()));
+    let mut given = old.with("judge_rounds", one_more.to_string());
     if !retry.of_turns() {
         // The pairs are known: nothing else chooses them.
-        (judge.judge_sample, judge.sample_seed) = (None, None);
-        (judge.judge_only, judge.judge_tags, judge.judge_where) = (None, None, None);
+        given = given.without(&[
+            "judge_sample",
+            "sample_seed",
+            "judge_only",
+            "judge_tags",
+            "judge_where",
+        ]);
     }
-    if args.judge_url.is_some() {
-        judge.judge_url.clone_from(&args.judge_url);
-    }
-    if args.judge_key_file.is_some() {
-        judge.judge_key_file.clone_from(&args.judge_key_file);
-    }
-    if args.ledger.is_some() {
-        judge.ledger.clone_from(&args.ledger);
-    }
-    if !args.judge_headers.is_empty() {
-        let given = split_pairs("judge-headers", &args.judge_headers)?;
-        let mut headers = judge.judge_headers.take().unwrap_or_default();
-        headers.retain(|header| {
-            let name = header.split('=').next().unwrap_or_default();
-            !given
-                .iter()
-                .any(|(other, _)| other.eq_ignore_ascii_case(name))
-        });
-        headers.extend(args.judge_headers.iter().cloned());
-        judge.judge_headers = Some(headers);
-    }
-    let missing = settings.missing_secrets();
+    let given = given.given_again(again)?;
+    let missing = given.missing_secrets();
     if !missing.is_empty() {
         let message = format!(
             "the manifest of `{}` keeps no secrets; give again: {}",
@@ -173,10 +168,9 @@ fn settings(retry: &Retry, args: &RetryArgs) -> Result<Settings, AnyError> {
         );
         return Err(SettingsError(message).into());
     }
-    settings.precision = retry
-        .precision()
-        .map(str::to_owned)
-        .or(settings.precision.take());
-    (settings.overwrite, settings.json) = (false, false);
-    Ok(settings)
+    let given = given.without(&["overwrite", "json"]);
+    Ok(match retry.precision() {
+        None => given,
+        Some(precision) => given.with("precision", precision),
+    })
 }

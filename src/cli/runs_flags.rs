@@ -10,11 +10,11 @@ use super::list::ListArgs;
 use super::pooling::Pooling;
 use super::retry::RetryArgs;
 use super::scores::ScoresArgs;
+use super::setting_flags::{OfJudges, SettingFlags};
 use super::show::ShowArgs;
 use super::verify::VerifyArgs;
 use crate::conversation::Thresholds;
 use crate::history::figures::{Buckets, DEFAULT_HISTORY, Interval, Order, Target};
-use crate::job::JudgeSettings;
 use crate::metric::ALL;
 use crate::selection::parse_instant;
 
@@ -207,7 +207,7 @@ pub(super) struct ConversationArgs {
     #[arg(long)]
     pub offline: bool,
     #[command(flatten)]
-    pub judge: JudgeSettings,
+    pub judge: SettingFlags<OfJudges>,
 }
 
 impl ConversationArgs {

@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use clap::Args;
 
-use super::judge_request::sample_seed;
 use super::piped::Piped;
 use super::progress::ProgressBar;
+use super::setting_flags::{OfRuns, SettingFlags};
 use super::target_flags::TargetFlags;
-use super::{AnyError, Outcome, idle_flags, outcome, request};
-use crate::job::Settings;
+use super::{AnyError, Outcome, idle_flags, outcome};
+use crate::job::Job;
 use crate::report::Paint;
-use crate::run::{Progress, ScoreRequest, score};
+use crate::run::open::{self, sample_seed};
+use crate::run::{PageWriter, Progress, ScoreRequest, score};
 
 /// Flags of `score`.
 #[derive(Args, Debug)]
@@ -32,7 +33,7 @@ pub(super) struct ScoreArgs {
     #[command(flatten)]
     targets: TargetFlags,
     #[command(flatten)]
-    settings: Settings,
+    settings: SettingFlags<OfRuns>,
 }
 
 pub(super) fn run(mut args: ScoreArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
@@ -42,16 +43,16 @@ pub(super) fn run(mut args: ScoreArgs, config: Option<&Path>) -> Result<Outcome,
     }
     let _piped = Piped::take(&mut args.paths)?;
     let out = args.out.unwrap_or_default();
-    let settings = args.settings.clone().complete(config)?;
+    let job = Job::of(args.settings.given.clone().complete(config)?)?;
+    let page = (!args.no_report).then_some(crate::report::html as PageWriter);
     let request = ScoreRequest {
-        overwrite: settings.overwrite,
-        report: (!args.no_report).then_some(crate::report::html),
-        targets: args.targets.choice(sample_seed(&settings)?)?,
-        ..request::score(&settings, args.paths, out)?
+        overwrite: job.overwrite,
+        targets: args.targets.choice(sample_seed(&job))?,
+        ..open::score(&job, args.paths, out, page)?
     };
     let sampled = args.targets.sampled();
-    idle_flags::of_scoring(&args.settings, &settings, &request.rules, sampled)?;
-    carry_out(&request, settings.json)
+    idle_flags::of_scoring(&args.settings.given, &job, &request.rules, sampled)?;
+    carry_out(&request, job.json)
 }
 
 /// Scores, with a progress bar, and prints what came of it.

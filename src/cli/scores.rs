@@ -72,9 +72,14 @@ pub(super) fn run(args: ScoresArgs) -> Result<Outcome, AnyError> {
         let edited = edit_scores(&run, file, what)?;
         listing::print(args.json, &edited, || {
             let (scores, path) = (edited.scores, edited.path.display());
+            let traces = if scores == 1 {
+                "its trace"
+            } else {
+                "their traces"
+            };
             let scores = counted(scores, "score", "scores");
             format!(
-                "{scores} {done}, and their traces mended; figures in summary and report, and session scores, are as before: nightmill \
+                "{scores} {done}, and {traces} mended; figures in summary and report, and session scores, are as before: nightmill \
                  aggregate {path} --out NEW computes session scores with them\n"
             )
         })?;

@@ -12,11 +12,13 @@ use datafusion::execution::context::SQLOptions;
 use datafusion::prelude::DataFrame;
 use futures::StreamExt;
 
-use super::{AnyError, Outcome, idle_flags, listing, outcome, request};
+use super::setting_flags::{Offer, SettingFlags};
+use super::{AnyError, Outcome, idle_flags, listing, outcome};
 use crate::engine::{CheckFile, EngineOptions, FilesAsTables, documented, engine_session};
 use crate::history::{check_if_of_run, read_run};
-use crate::job::{Settings, SettingsError};
+use crate::job::{Job, Setting, SettingsError};
 use crate::output::{PartialFile, RunError};
+use crate::run::open;
 use crate::run::{CacheChoice, load_service};
 
 /// Flags of `sql`.
@@ -35,33 +37,40 @@ pub(super) struct SqlArgs {
     /// List nightmill's functions
     #[arg(long, exclusive = true)]
     functions: bool,
-    /// A model folder in sentence-transformers layout [default: the model inside the program]
-    #[arg(long, value_name = "DIR")]
-    model: Option<PathBuf>,
-    /// Memory to stay within, beside the model [default: 2G]
-    #[arg(long, value_name = "SIZE")]
-    memory_limit: Option<String>,
-    /// Threads [default: all cores]
-    #[arg(long, value_name = "N")]
-    threads: Option<String>,
-    /// Earlier traces of the session that loop_detection looks at [default: 3]
-    #[arg(long, value_name = "TRACES")]
-    window: Option<String>,
-    /// Signal weights of the session metrics
-    #[arg(long, value_name = "SIGNAL=WEIGHT,...", value_delimiter = ',')]
-    weights: Option<Vec<String>>,
-    /// What text_of makes of JSON: compat or content
-    #[arg(long, value_name = "MODE")]
-    text_mode: Option<String>,
     /// A run whose tables go by their names: FROM scores
     #[arg(long, value_name = "DIR")]
     run: Option<PathBuf>,
     /// Read every file of a run whole first, and refuse one that is not as the run wrote it
     #[arg(long)]
     verify: bool,
-    /// Replace an existing file
-    #[arg(long)]
-    overwrite: bool,
+    #[command(flatten)]
+    settings: SettingFlags<OfSql>,
+}
+
+#[derive(Debug)]
+struct OfSql;
+
+impl Offer for OfSql {
+    fn offers(setting: &Setting) -> bool {
+        [
+            "model",
+            "memory_limit",
+            "threads",
+            "window",
+            "weights",
+            "text_mode",
+            "overwrite",
+        ]
+        .contains(&setting.name)
+    }
+
+    fn help(setting: &Setting) -> Option<&'static str> {
+        match setting.name {
+            "text_mode" => Some("What text_of makes of JSON"),
+            "overwrite" => Some("Replace an existing file"),
+            _ => None,
+        }
+    }
 }
 
 pub(super) fn run(args: SqlArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
@@ -86,30 +95,13 @@ pub(super) fn run(args: SqlArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
         return show_tables(args.run.as_deref());
     }
     let writer = Writer::of(args.format.as_deref(), args.out.as_deref())?;
-    let given = Settings {
-        model: args.model,
-        memory_limit: args.memory_limit,
-        threads: args.threads,
-        window: args.window,
-        weights: args.weights,
-        text_mode: args.text_mode,
-        overwrite: args.overwrite,
-        ..Settings::default()
-    };
+    let given = args.settings.given;
     idle_flags::of_query(query, &given, args.out.as_deref())?;
-    let settings = given.complete(config)?;
-    // Gates and metrics of a settings file are about runs.
-    let rules = request::rules(&Settings {
-        fail_under: None,
-        metrics: None,
-        ..settings.clone()
-    })?;
-    // Queries keep nothing, whatever the settings of runs say.
-    let settings = Settings {
-        cache: None,
-        ..settings
-    };
-    let engine = request::engine(&settings, CacheChoice::Off)?;
+    // Gates and metrics of a settings file are about runs, and queries keep nothing.
+    let given = given.complete(config)?;
+    let job = Job::of(given.without(&["fail_under", "metrics", "cache"]))?;
+    let rules = open::rules(&job)?;
+    let engine = open::engine(&job, CacheChoice::Off)?;
     let folder = tempfile::tempdir()?;
     let embedding = match needs_model(query) {
         true => Some(load_service(&engine, folder.path())?),
@@ -149,7 +141,7 @@ pub(super) fn run(args: SqlArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
             .await
             .map_err(RunError::from)?;
         writer
-            .write(frame, args.out.as_deref(), settings.overwrite)
+            .write(frame, args.out.as_deref(), job.overwrite)
             .await
     });
     match result {

@@ -3,8 +3,7 @@
 use clap::Args;
 use serde_json::{Map, Value};
 
-use super::request::wrong;
-use crate::job::SettingsError;
+use crate::job::{SettingsError, problem};
 use crate::selection::{SamplingRate, TargetChoice, TargetFilters};
 
 /// Flags that choose targets.
@@ -53,7 +52,7 @@ impl TargetFlags {
             None => Map::new(),
             Some(json) => match serde_json::from_str::<Map<String, Value>>(json) {
                 Ok(filters) => filters,
-                Err(e) => return wrong(format!("--filters: expected a JSON object: {e}")),
+                Err(e) => return problem(format!("--filters: expected a JSON object: {e}")),
             },
         };
         for (flag, key, list) in [
@@ -71,7 +70,7 @@ impl TargetFlags {
         ] {
             let Some(list) = list else { continue };
             if filters.insert(key.to_owned(), list.into()).is_some() {
-                return wrong(format!(
+                return problem(format!(
                     "--{flag}: --filters has `{key}` too; give one of them"
                 ));
             }
@@ -80,7 +79,7 @@ impl TargetFlags {
             None => self.session_ids.is_some(),
             Some("trace") => false,
             Some("session") => true,
-            Some(other) => return wrong(format!("--target {other}: choose trace or session")),
+            Some(other) => return problem(format!("--target {other}: choose trace or session")),
         };
         let filters = match sessions {
             true => TargetFilters::Session(read(filters, "sessions")?),
@@ -97,7 +96,7 @@ impl TargetFlags {
             return Ok(Some(choice));
         }
         match &self.target {
-            Some(target) => wrong(format!(
+            Some(target) => problem(format!(
                 "--target {target}: nothing is chosen; add --filters, --tags, --{target}-ids or --sample, or leave it out"
             )),
             None => Ok(None),
@@ -130,7 +129,7 @@ fn ids(flag: &str, given: Option<&[String]>) -> Result<Option<Vec<String>>, Sett
     }
     all.retain(|id| !id.is_empty());
     match all.is_empty() {
-        true => wrong(format!("--{flag}: no id is given")),
+        true => problem(format!("--{flag}: no id is given")),
         false => Ok(Some(all)),
     }
 }

@@ -1,33 +1,32 @@
 //! A settings file with everything that can stand in one.
 
-use clap::Args;
-
-use crate::job::Settings;
+use super::{Kind, SETTINGS};
 
 /// Widest line of a comment.
 const WIDTH: usize = 100;
 
 /// A `nightmill.toml` in which every setting is a comment with its meaning.
 pub fn template() -> String {
-    let command = Settings::augment_args(clap::Command::new(""));
     let mut text = String::from(
         "# Settings of nightmill. Take the `#` away before those that you want. A flag wins over a variable\n\
          # (NIGHTMILL_WINDOW), and a variable over this file.\n",
     );
-    for flag in command.get_arguments() {
-        let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
-        let switch = matches!(flag.get_action(), clap::ArgAction::SetTrue);
-        let many = flag.get_value_delimiter().is_some();
-        let name = flag.get_value_names().and_then(|names| names.first());
-        let name = name.map(|name| name.trim_end_matches(",...").to_owned());
-        let value = match (switch, many) {
-            (true, _) => "true".to_owned(),
-            (false, true) => format!("[\"{}\"]", name.unwrap_or_default()),
-            (false, false) => format!("\"{}\"", name.unwrap_or_default()),
+    for setting in SETTINGS {
+        let name = setting.value.trim_end_matches(",...");
+        let value = match setting.kind {
+            Kind::Switch => "true".to_owned(),
+            Kind::Many | Kind::Pairs => format!("[\"{name}\"]"),
+            Kind::One | Kind::Path => {
+                format!("\"{}\"", setting.choices.first().unwrap_or(&name))
+            }
         };
         text.push('\n');
+        let mut help = setting.help.trim().to_owned();
+        if !setting.choices.is_empty() {
+            help.push_str(&format!("; one of {}", setting.choices.join(", ")));
+        }
         wrapped(&help, &mut text);
-        text.push_str(&format!("# {} = {value}\n", flag.get_id()));
+        text.push_str(&format!("# {} = {value}\n", setting.name));
     }
     text
 }
@@ -51,6 +50,7 @@ fn wrapped(words: &str, text: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::Given;
 
     #[test]
     fn every_setting_is_in_the_template_and_can_be_taken_in() {
@@ -60,14 +60,14 @@ mod tests {
             .filter_map(|line| line.strip_prefix("# "))
             .filter(|line| line.contains(" = "))
             .collect();
-        let names = super::super::keys().into_iter().map(|key| key.name);
+        let names = SETTINGS.iter().map(|setting| setting.name.to_owned());
         let found = settings
             .iter()
             .filter_map(|line| Some(line.split_once(" = ")?.0.to_owned()));
         assert_eq!(found.collect::<Vec<_>>(), names.collect::<Vec<_>>());
-        assert_eq!(Settings::of_toml(&text).unwrap(), Settings::default());
-        let taken = Settings::of_toml(&settings.join("\n")).unwrap();
-        assert_eq!(taken.window.as_deref(), Some("TRACES"));
+        assert_eq!(Given::of_toml(&text).unwrap(), Given::default());
+        let taken = Given::of_toml(&settings.join("\n")).unwrap();
+        assert_eq!(taken.names().count(), SETTINGS.len());
         assert!(text.lines().all(|line| line.len() <= WIDTH + 20), "{text}");
     }
 }

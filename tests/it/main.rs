@@ -30,6 +30,7 @@ mod run_records;
 mod runs_and_monitors;
 mod scripted_judge;
 mod scripted_judge_tests;
+mod settings;
 mod support;
 mod trace_ids;
 mod unclear_input;

@@ -103,6 +103,20 @@ fn no_room_knows_a_room_above_it() {
     }
 }
 
+/// Whoever uses the library gives a job as a value; only the command line has flags.
+#[test]
+fn no_room_below_the_command_line_knows_clap() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let below = rust_files(&source).into_iter().filter(|file| {
+        let inside = file.strip_prefix(&source).unwrap();
+        !inside.starts_with("cli")
+    });
+    for file in below {
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(!text.contains("clap::"), "{}", file.display());
+    }
+}
+
 #[test]
 fn an_arrow_up_is_seen() {
     assert_eq!(forbidden("trace", "use crate::run::score;"), ["run"]);

@@ -74,7 +74,7 @@ impl ConversationJudge {
         &self.ready(case, turns).selection
     }
 
-    /// The request for a case that is to be judged; see [`super::not_judged`].
+    /// The request for a case that is to be judged; see [`crate::conversation::not_judged`].
     ///
     /// # Errors
     /// If it is longer than allowed, or the prompt can't be filled in.

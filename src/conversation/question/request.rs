@@ -38,7 +38,7 @@ pub struct Request {
     pub system: String,
     /// The user message.
     pub user: String,
-    /// The JSON schema of the reply; its name is [`super::SCHEMA_NAME`], and it is meant to be strict.
+    /// The JSON schema of the reply; its name is [`crate::conversation::SCHEMA_NAME`], and it is meant to be strict.
     pub schema: Value,
     /// About how many tokens messages and schema have.
     pub estimated_tokens: u64,

@@ -84,20 +84,8 @@ fn split(url: &str) -> (String, Option<&str>) {
 
 /// A text with `%XX` decoded.
 pub(super) fn decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let code = tail
-            .get(..2)
-            .filter(|digits| *first == b'%' && digits.iter().all(u8::is_ascii_hexdigit))
-            .and_then(|digits| std::str::from_utf8(digits).ok())
-            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        bytes.push(code.unwrap_or(*first));
-        rest = tail
-            .get(if code.is_some() { 2 } else { 0 }..)
-            .unwrap_or_default();
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    let decoded = percent_encoding::percent_decode_str(text);
+    decoded.decode_utf8_lossy().into_owned()
 }
 
 #[cfg(test)]

@@ -73,7 +73,13 @@ fn a_protocol_belongs_to_an_endpoint_of_ones_own() {
     assert!(ran.stderr.contains("--judge-url"), "{ran:?}");
     let mut command = scene.judge("http://127.0.0.1:9/v1", "confidence", "run");
     let ran = expect(2, command.args(["--judge-protocol", "vertex"]));
-    for word in ["--judge-protocol vertex", "openai", "anthropic", "gemini"] {
+    for word in [
+        "vertex",
+        "--judge-protocol",
+        "openai",
+        "anthropic",
+        "gemini",
+    ] {
         assert!(ran.stderr.contains(word), "{word}: {ran:?}");
     }
     assert!(!scene.at("run").exists());

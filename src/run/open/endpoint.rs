@@ -2,18 +2,15 @@
 
 use std::time::Duration;
 
-use super::pairs;
-use crate::cli::request::{one_of, wrong};
-use crate::job::{JudgeSettings, Settings, SettingsError};
+use super::wrong;
+use crate::job::{Job, SettingsError};
 use crate::judge::{
     Protocol, ProviderSettings, key_of_file, resolve, resolve_at, url_fault, with_variables,
 };
 
 /// What the endpoint at --judge-url speaks.
-fn protocol(given: &JudgeSettings) -> Result<Protocol, SettingsError> {
-    let known = Protocol::ALL.map(|protocol| (protocol.name(), protocol));
-    let protocol = one_of("judge-protocol", given.judge_protocol.as_deref(), &known)?;
-    match (protocol, &given.judge_url) {
+fn protocol(job: &Job) -> Result<Protocol, SettingsError> {
+    match (job.judge_protocol, &job.judge_url) {
         (Some(_), None) => wrong(
             "--judge-protocol: the provider's own endpoint speaks one protocol, which the model's name says; \
              it is for an endpoint that is named with --judge-url"
@@ -24,18 +21,21 @@ fn protocol(given: &JudgeSettings) -> Result<Protocol, SettingsError> {
 }
 
 /// The full name of a model where these settings ask it.
-pub(super) fn full_name(given: &JudgeSettings, name: &str) -> Result<String, SettingsError> {
-    let protocol = protocol(given)?;
-    Ok(match given.judge_url {
+pub(super) fn full_name(job: &Job, name: &str) -> Result<String, SettingsError> {
+    let protocol = protocol(job)?;
+    Ok(match job.judge_url {
         Some(_) => resolve_at(name, protocol),
         None => resolve(name),
     })
 }
 
-pub(in crate::cli) fn provider(settings: &Settings) -> Result<ProviderSettings, SettingsError> {
-    let given = &settings.judge;
+/// The endpoint that judges are asked at, and what opens it.
+///
+/// # Errors
+/// If the address, a header or the key file is no good. The message shows no secret.
+pub fn provider(job: &Job) -> Result<ProviderSettings, SettingsError> {
     let secret = |e: crate::judge::SecretError| SettingsError(e.to_string());
-    let (url, filled) = match &given.judge_url {
+    let (url, filled) = match &job.judge_url {
         None => (None, Vec::new()),
         Some(url) => {
             let (url, filled) = with_variables("judge-url", url).map_err(secret)?;
@@ -46,7 +46,10 @@ pub(in crate::cli) fn provider(settings: &Settings) -> Result<ProviderSettings, 
         }
     };
     let mut secrets = Vec::new();
-    let headers = pairs("judge-headers", given.judge_headers.as_deref())?
+    let headers = job
+        .judge_headers
+        .clone()
+        .unwrap_or_default()
         .into_iter()
         .map(|(name, value)| {
             let (value, places) = with_variables("judge-headers", &value).map_err(secret)?;
@@ -55,7 +58,7 @@ pub(in crate::cli) fn provider(settings: &Settings) -> Result<ProviderSettings, 
             Ok((name, value))
         })
         .collect::<Result<_, SettingsError>>()?;
-    let key = given
+    let key = job
         .judge_key_file
         .as_deref()
         .map(key_of_file)
@@ -65,7 +68,7 @@ pub(in crate::cli) fn provider(settings: &Settings) -> Result<ProviderSettings, 
         secrets,
         filled,
         url,
-        protocol: protocol(given)?,
+        protocol: protocol(job)?,
         key,
         headers,
         connect_timeout: Duration::from_secs(10),

@@ -19,8 +19,10 @@ const BARS: [&str; 2] = ["metrics_pass_threshold", "cases_pass_threshold"];
 
 /// A configuration that can be used: everything in it was checked.
 #[derive(Clone, Debug)]
-pub(super) struct JudgeFile {
+pub struct JudgeFile {
+    /// How conversations are judged.
     pub config: JudgeConfig,
+    /// The metrics that can be asked for.
     pub catalogue: Catalogue,
     /// Their `pass_threshold` is that of the configuration.
     pub bars: RunBars,

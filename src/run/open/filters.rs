@@ -1,17 +1,15 @@
 //! Which traces judges are asked about, by what traces say of themselves.
 
-use super::pairs;
-use crate::cli::request::wrong;
-use crate::job::{Settings, SettingsError};
+use super::wrong;
+use crate::job::{Job, SettingsError};
 use crate::selection::{TraceFilters, TraceStatus};
 
-pub(super) fn filters(settings: &Settings) -> Result<TraceFilters, SettingsError> {
-    let given = &settings.judge;
+pub(super) fn filters(job: &Job) -> Result<TraceFilters, SettingsError> {
     let mut filters = TraceFilters {
-        tags: given.judge_tags.clone().unwrap_or_default(),
+        tags: job.judge_tags.clone().unwrap_or_default(),
         ..TraceFilters::default()
     };
-    for (name, value) in pairs("judge-only", given.judge_only.as_deref())? {
+    for (name, value) in job.judge_only.clone().unwrap_or_default() {
         let moment = || {
             let moment = crate::selection::parse_instant(&value);
             moment

@@ -1,0 +1,289 @@
+//! From a job to the parts of a run: checked requests.
+
+mod batches;
+mod endpoint;
+mod filters;
+mod judge_file;
+mod judges;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+pub use batches::batch_rules;
+pub use endpoint::provider;
+pub use judge_file::JudgeFile;
+pub use judges::{judge_model, ledger, prices, questions, sample_seed};
+
+use crate::job::{Given, Job, NoEvidence, RequestRecord, SettingsError};
+use crate::metric::{ALL, CONVERSATION, Gate, Rules, SignalWeights};
+use crate::run::{
+    CacheChoice, EngineRequest, JudgeRequest, PageWriter, ScoreRequest, TurnsRequest,
+};
+use crate::trace::{ColumnMap, OnBadFile, SourceFormat};
+
+/// An error message about settings.
+fn wrong<T>(message: String) -> Result<T, SettingsError> {
+    Err(SettingsError(message))
+}
+
+fn metric_name(setting: &str, name: &str) -> Result<String, SettingsError> {
+    match crate::metric::find(name) {
+        Some(metric) => Ok(metric.name.to_owned()),
+        None => wrong(format!(
+            "--{setting} {name}: no such metric{}; `nightmill metrics` lists them",
+            crate::trace::nearest(name, ALL.iter().map(|m| m.name))
+        )),
+    }
+}
+
+fn within_unit(setting: &str, pairs: &[(String, f64)]) -> Result<(), SettingsError> {
+    match pairs.iter().find(|(_, value)| !(0.0..=1.0).contains(value)) {
+        Some((name, value)) => wrong(format!(
+            "--{setting} {name}={value}: expected a number from 0 to 1"
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Metrics, thresholds, weights and gates.
+pub fn rules(job: &Job) -> Result<Rules, SettingsError> {
+    let metrics: Vec<String> = match &job.metrics {
+        None => crate::metric::unjudged()
+            .map(|m| m.name.to_owned())
+            .collect(),
+        Some(names) if names == &["all"] => ALL.iter().map(|m| m.name.to_owned()).collect(),
+        Some(names) if names.is_empty() => {
+            return wrong("--metrics: name at least one metric".into());
+        }
+        Some(names) => {
+            let mut chosen = Vec::new();
+            for name in names {
+                let name = metric_name("metrics", name)?;
+                if !chosen.contains(&name) {
+                    chosen.push(name);
+                }
+            }
+            chosen
+        }
+    };
+    let thresholds = job.threshold.as_deref().unwrap_or_default();
+    within_unit("threshold", thresholds)?;
+    let mut thresholds = thresholds
+        .iter()
+        .map(|(name, value)| Ok((metric_name("threshold", name)?, *value)))
+        .collect::<Result<BTreeMap<_, _>, SettingsError>>()?;
+    // The bar of a verdict and the threshold of its metric are one; the flag wins over the file.
+    if let Some(path) = &job.judge_config
+        && metrics.iter().any(|name| name == CONVERSATION)
+        && !thresholds.contains_key(CONVERSATION)
+    {
+        let percent = JudgeFile::read(path)?.config.pass_threshold;
+        thresholds.insert(CONVERSATION.to_owned(), percent / 100.0);
+    }
+    let weights = job.weights.as_deref().unwrap_or_default();
+    for (name, _) in weights {
+        if !crate::metric::SIGNALS
+            .iter()
+            .any(|(signal, _)| signal == name)
+        {
+            let near = crate::trace::nearest(name, crate::metric::SIGNALS.map(|(s, _)| s));
+            let names = crate::metric::SIGNALS.map(|(signal, _)| signal).join(", ");
+            return wrong(format!(
+                "--weights {name}: no such signal{near}; signals are {names}"
+            ));
+        }
+    }
+    let weights =
+        SignalWeights::with(weights).map_err(|e| SettingsError(format!("--weights: {e}")))?;
+    let gates = job.fail_under.as_deref().unwrap_or_default();
+    within_unit("fail-under", gates)?;
+    let gates = gates
+        .iter()
+        .map(|(name, minimum)| {
+            let metric = metric_name("fail-under", name)?;
+            let minimum = *minimum;
+            match metrics.contains(&metric) {
+                true => Ok(Gate { metric, minimum }),
+                false => wrong(format!(
+                    "--fail-under {metric}: this metric is not computed; add it to --metrics"
+                )),
+            }
+        })
+        .collect::<Result<Vec<_>, SettingsError>>()?;
+    Ok(Rules {
+        metrics,
+        thresholds,
+        window: job
+            .window
+            .map_or(crate::metric::loop_detection::DEFAULT_WINDOW, |n| n.get()),
+        weights,
+        text_mode: job.text_mode.unwrap_or_default(),
+        null_without_evidence: job.on_no_evaluable != Some(NoEvidence::One),
+        gates,
+    })
+}
+
+/// Model, threads and memory.
+///
+/// `cache` is what an unset `--cache` means to the command.
+pub fn engine(job: &Job, cache: CacheChoice) -> Result<EngineRequest, SettingsError> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let request = EngineRequest {
+        model: job.model.clone(),
+        device: job.device.map_or("auto", |device| device.0).into(),
+        precision: job.precision.map_or("auto", |precision| precision.0).into(),
+        threads: job.threads.map_or(cores, |n| n.get()),
+        memory_limit: job.memory_limit.map_or(2 << 30, |bytes| bytes.get()),
+        cache: match &job.cache {
+            _ if job.no_cache => CacheChoice::Off,
+            Some(folder) if folder.as_os_str().is_empty() => {
+                return wrong("--cache: name a folder, or use --no-cache".into());
+            }
+            Some(folder) => CacheChoice::Folder(folder.clone()),
+            None => cache,
+        },
+        cache_size: job.cache_size.map_or(10 << 30, |bytes| bytes.get()) as u64,
+    };
+    const LEAST: usize = 128 << 20;
+    if request.memory_limit < LEAST {
+        return wrong("--memory-limit: at least 128M is needed beside the model".into());
+    }
+    Ok(request)
+}
+
+/// Column names and JSON columns.
+pub fn column_map(job: &Job) -> Result<ColumnMap, SettingsError> {
+    let pairs = job.map.clone().unwrap_or_default();
+    let map = ColumnMap::new(pairs, job.json_columns.clone().unwrap_or_default())
+        .map_err(|e| SettingsError(format!("--map: {e}")))?;
+    let map = map
+        .with_text(job.text_columns.clone().unwrap_or_default())
+        .map_err(|e| SettingsError(format!("--text-columns {e}")))?;
+    let map = map.with_time_unit(job.time_unit);
+    match map.unknown_json_columns().first() {
+        Some(column) => wrong(format!(
+            "--json-columns {column}: only the columns of input and output can be JSON; map `{column}` to one of them with --map"
+        )),
+        None => Ok(map),
+    }
+}
+
+/// A scoring run of these files into `out`. Nothing is replaced.
+pub fn score(
+    job: &Job,
+    paths: Vec<String>,
+    out: PathBuf,
+    report: Option<PageWriter>,
+) -> Result<ScoreRequest, SettingsError> {
+    local_paths(&paths)?;
+    let rules = rules(job)?;
+    let judge = judges::judge(job, &rules)?;
+    Ok(ScoreRequest {
+        name: None,
+        monitor_id: None,
+        metric_names: rules.metrics.clone(),
+        record: record(job, &paths, &rules, judge.as_ref()),
+        paths,
+        out,
+        overwrite: false,
+        format: format(job),
+        map: column_map(job)?,
+        on_bad_file: on_bad_file(job),
+        signals: job.signals.clone(),
+        judge,
+        rules,
+        engine: engine(job, CacheChoice::User)?,
+        targets: None,
+        report,
+    })
+}
+
+/// The tables of a request to judge conversations.
+#[derive(Clone, Debug, Default)]
+pub struct Tables {
+    /// Files, folders and globs of turns.
+    pub turns: Vec<String>,
+    /// The same of cases.
+    pub cases: Vec<String>,
+    /// Drafts and archived cases too.
+    pub all_statuses: bool,
+}
+
+/// A request to judge these tables into `out`. Nothing is replaced. Settings that are for traces or for other metrics are
+/// passed over: they come from a file or the environment.
+///
+/// # Errors
+/// [`SettingsError`] for a setting that does not fit, or if no judge is named.
+pub fn turns(given: Given, tables: Tables, out: PathBuf) -> Result<TurnsRequest, SettingsError> {
+    const OF_TRACES: [&str; 5] = [
+        "judge_policy",
+        "signals",
+        "judge_where",
+        "judge_only",
+        "judge_tags",
+    ];
+    let mut given = given
+        .without(&OF_TRACES)
+        .with("metrics", vec![CONVERSATION.to_owned()]);
+    for setting in ["threshold", "fail_under", "judge_model"] {
+        given = given.only_pairs(setting, |metric| metric == CONVERSATION);
+    }
+    let job = &Job::of(given)?;
+    local_paths(&tables.turns)?;
+    local_paths(&tables.cases)?;
+    let rules = rules(job)?;
+    let Some(judge) = judges::judge(job, &rules)? else {
+        return wrong("name a judge with --judge, as in --judge openai/gpt-4o-mini".into());
+    };
+    Ok(TurnsRequest {
+        format: format(job),
+        on_bad_file: on_bad_file(job),
+        out,
+        overwrite: false,
+        threads: engine(job, CacheChoice::Off)?.threads,
+        record: record(job, &tables.turns, &rules, Some(&judge)),
+        turns: tables.turns,
+        cases: tables.cases,
+        all_statuses: tables.all_statuses,
+        rules,
+        judge,
+    })
+}
+
+/// What a manifest keeps of a request. Where a setting was left open, it says what was chosen: another user, folder or
+/// version may choose otherwise.
+fn record(
+    job: &Job,
+    paths: &[String],
+    rules: &Rules,
+    judge: Option<&JudgeRequest>,
+) -> RequestRecord {
+    let mut given = job.given.clone().with("metrics", rules.metrics.clone());
+    if let Some(judge) = judge {
+        let ledger = judge.ledger.display().to_string();
+        given = given
+            .with("judge", judge.asking.model.clone())
+            .with("ledger", ledger);
+    }
+    RequestRecord::new(paths, given.recorded())
+}
+
+/// Which files to read.
+pub fn format(job: &Job) -> Option<SourceFormat> {
+    job.format.and_then(|format| format.0)
+}
+
+/// What to do about unreadable files.
+pub fn on_bad_file(job: &Job) -> OnBadFile {
+    job.on_bad_file.unwrap_or_default()
+}
+
+/// Paths must be local: this build has no object store, and `--offline` promises none.
+pub fn local_paths(paths: &[String]) -> Result<(), SettingsError> {
+    match paths.iter().find(|path| path.contains("://")) {
+        Some(path) => wrong(format!(
+            "`{path}`: this build reads local files only; copy it here first"
+        )),
+        None => Ok(()),
+    }
+}
