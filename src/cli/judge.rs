@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::setting_flags::{Offer, SettingFlags};
 use super::{AnyError, Outcome, listing};
 use crate::job::{Job, Setting};
-use crate::judge::batch::{BatchClient, BatchDesk, Collected};
+use crate::judge::batch::{BatchClient, BatchSubmitter, Collected};
 use crate::judge::{Ledger, OpenBatch, Protocol, Provider, Retries, endpoint_of};
 use crate::report::counted;
 use crate::run::BatchRules;
@@ -195,7 +195,7 @@ pub(super) fn run(args: JudgeArgs, config: Option<&Path>) -> Result<Outcome, Any
         .build()?;
     if let Some(batch) = &args.forget
         && runtime
-            .block_on(BatchDesk::forget(&ledger, batch))?
+            .block_on(BatchSubmitter::forget(&ledger, batch))?
             .is_none()
     {
         return Err(format!(
@@ -258,9 +258,9 @@ async fn collect(job: &Job, ledger: &Arc<Ledger>) -> Result<Collected, AnyError>
             counted(elsewhere as u64, "open batch is", "open batches are")
         );
     }
-    let desk = BatchDesk::new(client, Arc::clone(ledger), prices, rules.limits)?;
+    let submitter = BatchSubmitter::new(client, Arc::clone(ledger), prices, rules.limits)?;
     let until = Instant::now() + rules.wait;
-    Ok(desk.wait(until, rules.poll, None).await?)
+    Ok(submitter.wait(until, rules.poll, None).await?)
 }
 
 fn text(listing: &Listing) -> String {

@@ -24,7 +24,8 @@ impl TextRef {
         self.0
     }
 
-    /// From a column. A number that no store gave out reads as an error later, not as a wrong vector.
+    /// From a column of this process. A number of another one is an error only where it points behind the vectors or at a
+    /// record of another length: it must not get here.
     pub fn from_u64(value: u64) -> Self {
         Self(value)
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use reqwest::header::HeaderMap;
 use serde_json::Value;
 
 use super::call::{CallError, CallErrorKind, Usage};
@@ -29,12 +30,7 @@ pub(super) fn failure(failed: &NoAnswer, structured: bool, secrets: &Secrets) ->
             if *status == 404 {
                 message.push_str(" (a --judge-url goes up to and with /v1)");
             }
-            let text = |name: &str| headers.get(name)?.to_str().ok();
-            let millis = text("retry-after-ms").and_then(|ms| ms.trim().parse::<f64>().ok());
-            retry_after = millis
-                .map(|ms| ms / 1000.0)
-                .or_else(|| seconds_to_wait(text("retry-after")?))
-                .or_else(|| seconds_in_body(body));
+            retry_after = asked_wait(headers, body);
             (kind_of_status(*status, &message, structured), message)
         }
         NoAnswer::TooLarge => (
@@ -59,9 +55,20 @@ pub(super) fn failure(failed: &NoAnswer, structured: bool, secrets: &Secrets) ->
         kind,
         // Taken out before the text is cut: half a key is none that could be found.
         message: shortened(&secrets.scrub(&message)),
-        retry_after: retry_after.and_then(wait_of),
+        retry_after,
         usage: None,
     }
+}
+
+/// The wait that an answer which is no success asks for.
+pub(super) fn asked_wait(headers: &HeaderMap, body: &str) -> Option<Duration> {
+    let text = |name: &str| headers.get(name)?.to_str().ok();
+    let millis = text("retry-after-ms").and_then(|ms| ms.trim().parse::<f64>().ok());
+    let seconds = millis
+        .map(|ms| ms / 1000.0)
+        .or_else(|| seconds_to_wait(text("retry-after")?))
+        .or_else(|| seconds_in_body(body));
+    seconds.and_then(wait_of)
 }
 
 /// What it means that a request or its answer did not come through.

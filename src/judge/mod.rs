@@ -13,6 +13,7 @@ pub mod batch;
 mod breaker;
 mod budget;
 mod call;
+mod concurrency_limit;
 mod evidence;
 mod exchange;
 mod fault;
@@ -27,11 +28,11 @@ mod protocol;
 mod provider;
 mod rate;
 mod reply_shape;
+mod retries;
 mod secret;
 mod service;
 mod temperature;
 mod trace_judge;
-mod turnstile;
 
 pub use attempts::{Attempts, JudgeFailed, Outcome, Policy};
 pub use breaker::BreakerRules;
@@ -55,10 +56,11 @@ pub use protocol::Protocol;
 pub use provider::{HttpJudge, ProviderError, ProviderSettings, endpoint_of};
 pub use rate::{RateGate, RateLimits, TooLargeForLimit};
 pub use reply_shape::{ReplyFault, ReplyShape, StageReply};
+pub use retries::Retries;
 pub use secret::{
     SECRET, SecretError, Secrets, Written, header_secrets, key_of_file, masked_header, masked_url,
     url_fault, with_variables,
 };
-pub use service::{CallCounts, JudgeService, Retries, ServiceParts, Unanswered};
+pub use service::{CallCounts, JudgeService, ServiceParts, Unanswered};
 pub use temperature::Temperature;
 pub use trace_judge::{AskingRules, Followed, Known, MOST_ROUNDS, Unjudged, judge_trace};

@@ -7,15 +7,16 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{OnceCell, Semaphore};
 
-use super::batch::{BatchDesk, PutError};
+use super::batch::{BatchSubmitter, PutError};
 use super::breaker::BreakerRules;
 use super::budget::{Budget, Spent};
 use super::call::{Call, CallError, CallErrorKind, CallHash, Judge, Reply, Usage};
+use super::concurrency_limit::{Ticket, TooLate};
 use super::ledger::{Attempt, CallLabel, InBatch, Ledger, LedgerError};
 use super::price::{Price, PriceTable};
 use super::rate::RateGate;
+use super::retries::Retries;
 use super::secret::Secrets;
-use super::turnstile::{Ticket, TooLate};
 
 mod batches;
 mod counts;
@@ -32,45 +33,12 @@ use waits::Endpoint;
 /// Times that a call may find no connection before that counts as a failure of its own: the endpoint comes and goes.
 const MOST_UNCONNECTED: u32 = 20;
 
-/// How calls that fail for a time are repeated.
-#[derive(Clone, Copy, Debug)]
-pub struct Retries {
-    /// Tries of one call, at most.
-    pub attempts: u32,
-    /// The first wait; it doubles.
-    pub wait: Duration,
-    /// The longest wait of our own; a longer one that the provider asks for is honoured.
-    pub longest_wait: Duration,
-    /// A wait asked for beyond this fails the call instead.
-    pub patience: Duration,
-    /// How long another run that is asking the same is waited for, and at least twice as long as one answer may take.
-    pub others: Duration,
-    /// Whether a clear refusal ends the asking: of a key, of a model, or of all connections. What was not asked is pending then.
-    pub stop: bool,
-    /// How long an endpoint that has answered in the run may be away before nothing more is asked there.
-    pub away: Duration,
-}
-
-impl Default for Retries {
-    fn default() -> Self {
-        Self {
-            attempts: 5,
-            wait: Duration::from_secs(1),
-            longest_wait: Duration::from_secs(60),
-            patience: Duration::from_secs(600),
-            others: Duration::from_secs(300),
-            stop: true,
-            away: Duration::from_secs(60),
-        }
-    }
-}
-
 /// What a service is made of.
 pub struct ServiceParts {
     /// Answers calls; `None` answers from the ledger alone.
     pub judge: Option<Arc<dyn Judge>>,
     /// Gathers calls for batches, instead of a judge that answers.
-    pub batches: Option<BatchDesk>,
+    pub batches: Option<BatchSubmitter>,
     /// Where the model is asked; decides hashes when there is no judge.
     pub endpoint: Arc<dyn Fn(&str) -> String + Send + Sync>,
     /// Keeps every call.
@@ -237,12 +205,12 @@ impl JudgeService {
         if let Some(reply) = self.known(hash)? {
             return Ok(reply);
         }
-        if let Some(desk) = &self.parts.batches {
+        if let Some(submitter) = &self.parts.batches {
             if self.asked_elsewhere(hash)? {
                 return Err(Unanswered::AskedElsewhere);
             }
             self.check_deadline()?;
-            return Err(match desk.put(call, hash, label, &self.parts.budget) {
+            return Err(match submitter.put(call, hash, label, &self.parts.budget) {
                 Ok(()) => Unanswered::InBatch,
                 Err(PutError::Capped(e)) => Unanswered::Capped(e.to_string()),
                 Err(PutError::Io(e)) => Unanswered::Ledger(format!(
@@ -267,7 +235,7 @@ impl JudgeService {
             hash,
             label,
             price: self.parts.prices.of(&call.model),
-            through: attempts.map(|_| (state.as_ref(), state.turnstile.ticket())),
+            through: attempts.map(|_| (state.as_ref(), state.limit.ticket())),
             refusals: attempts
                 .filter(|_| self.parts.retries.stop)
                 .map(|_| &state.refusals),
@@ -303,7 +271,7 @@ impl JudgeService {
                     continue;
                 }
             }
-            let too_long = error.retry_after > Some(self.parts.retries.patience);
+            let too_long = self.parts.retries.is_too_long(error.retry_after);
             if !error.kind.passes() || attempt >= attempts.unwrap_or(1) || too_long {
                 return Err(Unanswered::Failed {
                     code: error.kind.code(),
@@ -351,7 +319,7 @@ impl JudgeService {
             let passage = match through {
                 None => None,
                 Some((endpoint, ticket)) => {
-                    let passed = endpoint.turnstile.pass(ticket, self.deadline);
+                    let passed = endpoint.limit.pass(ticket, self.deadline);
                     let passed = self.in_time_for(asking, passed).await?;
                     Some(passed.map_err(|TooLate| Unanswered::DeadlinePassed)?)
                 }

@@ -85,7 +85,7 @@ impl RunDirectory {
             };
             lock.lock().map_err(|e| RunError::write(&lock_path, e))?;
             // Another run may have taken it for a leftover before it was locked.
-            if lock_path.exists() {
+            if is_at(&lock, &lock_path) {
                 break (partial, lock);
             }
         };
@@ -179,6 +179,14 @@ fn sync_name(target: &Path) -> Result<(), RunError> {
             format!("it is written and whole, but a loss of power may still undo its name: {e}");
         RunError::write(target, problem)
     })
+}
+
+/// Whether an open file is the one of this name.
+fn is_at(file: &fs::File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let place = |of: fs::Metadata| (of.dev(), of.ino());
+    let (open, named) = (file.metadata().map(place), fs::metadata(path).map(place));
+    matches!((open, named), (Ok(open), Ok(named)) if open == named)
 }
 
 /// Removes a folder that has a lock file: the lock last, so that a clean-up that is killed can be told from a run.
@@ -327,21 +335,17 @@ fn remove_leftovers(parent: &Path) {
         }
         let path = entry.path();
         let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        let lock = fs::File::open(if is_dir {
-            path.join(LOCK)
-        } else {
-            path.clone()
-        });
-        // The lock is held while removing: a process that is just starting waits for it, then looks
-        // whether its output is still there.
+        // The lock is held while removing: a process that is just starting waits for it, then looks whether its output is
+        // still there. A folder without a lock gets one: it is a leftover of somebody who was killed while removing it, or
+        // its maker is about to lock it.
+        let lock = match is_dir {
+            true => fs::File::options()
+                .append(true)
+                .create(true)
+                .open(path.join(LOCK)),
+            false => fs::File::open(&path),
+        };
         let Ok(lock) = lock else {
-            // Killed before it made its lock, or while it was removed. A run makes its lock before anything else, so
-            // that what has content and no lock is nobody's; an empty folder may be about to get its lock, and its
-            // maker looks whether it is still there.
-            let _ = match is_dir {
-                true => remove_locked(&path),
-                false => Ok(()),
-            };
             continue;
         };
         if lock.try_lock().is_ok() {
@@ -449,6 +453,23 @@ mod tests {
         assert!(!leaked.exists() && !killed.exists());
         let other = RunDirectory::create(&folder.path().join("other"), false, &[]).unwrap();
         assert!(alive.path().join(LOCK).exists() && other.path().exists());
+    }
+
+    #[test]
+    fn runs_that_begin_at_once_take_none_for_a_leftover() {
+        let folder = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..8 {
+                let target = folder.path().join(format!("run{thread}"));
+                scope.spawn(move || {
+                    for _ in 0..300 {
+                        let run = RunDirectory::create(&target, false, &[]).unwrap();
+                        fs::write(run.work().join("vectors"), "v").unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[test]

@@ -123,7 +123,11 @@ pub(crate) fn model(service: &EmbeddingService, folder: Option<&Path>) -> Value 
         "max_tokens": model.tokenizer.max_tokens(),
         "dim": service.dim(),
         "precision": model.encoder.precision(),
-        "fidelity": model.fidelity.map(|f| json!({ "mean_cosine_to_f32": f.mean, "least_cosine_to_f32": f.least })),
+        "fidelity": model.fidelity.map(|f| json!({
+            "mean_cosine_to_f32": f.mean,
+            "least_cosine_to_f32": f.least,
+            "source": if f.measured { "measured" } else { "constant" },
+        })),
         "device": model.encoder.device(),
     })
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-use crate::support::{nightmill, read_parquet, traces, write_parquet};
+use crate::support::{nightmill, program, read_parquet, traces, write_parquet};
 
 /// The bytes of every Parquet file of a run's tables.
 fn tables(run: &Path) -> BTreeMap<String, Vec<u8>> {
@@ -239,4 +239,79 @@ fn callers_that_share_texts_read_whole_vectors_even_when_the_queue_is_full() {
     let counts = service.counts();
     assert_eq!((counts.texts, counts.distinct_texts), (1600, 400));
     assert_eq!(counts.encoded_texts, 400);
+}
+
+/// The largest number of bytes that lay in spill files of a run while it went on.
+fn most_spilled(folder: &Path, run: &mut std::process::Child) -> u64 {
+    let mut most = 0;
+    loop {
+        let ended = run.try_wait().unwrap();
+        let entries = walkdir::WalkDir::new(folder).into_iter().flatten();
+        let spilled = entries.filter(|entry| {
+            let path = entry.path().to_string_lossy();
+            entry.file_type().is_file()
+                && path.contains("nightmill-partial-")
+                && path.contains("datafusion-")
+        });
+        // A file may vanish between the listing and the look at it.
+        let bytes = spilled.filter_map(|entry| Some(entry.metadata().ok()?.len()));
+        most = most.max(bytes.sum());
+        match ended {
+            Some(status) => {
+                assert!(status.success());
+                return most;
+            }
+            None => std::thread::sleep(std::time::Duration::from_millis(5)),
+        }
+    }
+}
+
+/// The memory limit decides where rows wait, and nothing else: far more rows than fit, spilled and merged, give equal bytes.
+#[test]
+fn what_is_spilled_comes_back_in_order() {
+    const ROWS: usize = 200_000;
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    // Long ids, so that the rows to sort take several times the memory that the least limit leaves to the plan.
+    let ids: Vec<String> = (0..ROWS)
+        .map(|i| format!("{:0>300}", (i * 7919) % ROWS))
+        .collect();
+    let sessions: Vec<String> = (0..500).map(|i| format!("session {i}")).collect();
+    let said = [
+        "where is my parcel",
+        "it is on its way",
+        "pay me back",
+        "done",
+        "",
+    ];
+    let rows: Vec<_> = (0..ROWS)
+        .map(|i| {
+            let session = sessions[i % sessions.len()].as_str();
+            let time = ((i * 31) % 100_000) as i64;
+            (
+                Some(ids[i].as_str()),
+                Some(session),
+                Some(time),
+                Some(said[i % 5]),
+                Some(said[(i / 5) % 5]),
+            )
+        })
+        .collect();
+    write_parquet(&at("traces.parquet"), &[traces(&rows)], 20_000);
+    let score = |out: &str, limit: &str| {
+        let mut command = program();
+        command.arg("score").arg(at("traces.parquet"));
+        command.arg("--out").arg(at(out));
+        command.args(["--no-report", "--json", "--memory-limit", limit]);
+        command.stdout(std::process::Stdio::null());
+        let spilled = most_spilled(folder.path(), &mut command.spawn().unwrap());
+        (tables(&at(out)), spilled)
+    };
+    let (expected, spilled) = score("large", "8G");
+    assert_eq!(spilled, 0, "8G should hold everything");
+    let (got, spilled) = score("small", "128M");
+    assert!(spilled > 10 << 20, "only {spilled} bytes were spilled");
+    for (file, bytes) in &expected {
+        assert!(got.get(file) == Some(bytes), "{file} differs");
+    }
 }

@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 
 use super::{BatchObject, CHAT_COMPLETIONS};
 use crate::judge::call::CallErrorKind;
-use crate::judge::fault::{kind_of_status, kind_of_transport, shortened, with_causes};
+use crate::judge::fault::{asked_wait, kind_of_status, kind_of_transport, shortened, with_causes};
 use crate::judge::limited_body::{LONGEST_ANSWER, LONGEST_ERROR, beginning};
 use crate::judge::provider::{
     OpenAiEndpoint, ProviderError, ProviderSettings, batches_endpoint, http_client, openai_endpoint,
 };
+use crate::judge::retries::Retries;
 use crate::judge::secret::Secrets;
-use crate::judge::service::Retries;
 
 /// The name under which our key stands in a batch's metadata.
 const KEY: &str = "nightmill";
@@ -32,6 +32,8 @@ pub struct BatchClientError {
     endpoint: String,
     kind: CallErrorKind,
     message: String,
+    /// The wait that the provider asks for.
+    retry_after: Option<Duration>,
 }
 
 /// Speaks to the batch endpoints of one provider.
@@ -154,10 +156,10 @@ impl BatchClient {
                 Ok(answer) => return self.object(WHAT, &answer),
                 Err(error) => error,
             };
-            if !error.kind.passes() || attempt >= self.retries.attempts {
+            if !self.is_tried_again(&error, attempt) {
                 return Err(error);
             }
-            self.pause(attempt).await;
+            self.rest(&error, attempt).await;
             attempt += 1;
             if let Some(batch) = self.find(key).await? {
                 return Ok(batch);
@@ -275,6 +277,7 @@ impl BatchClient {
         if status.is_success() {
             return Ok(answer);
         }
+        let headers = answer.headers().clone();
         // Whatever of the error's text comes in time.
         let body = beginning(answer.bytes_stream(), LONGEST_ERROR);
         let body = tokio::time::timeout(SILENCE, body).await;
@@ -282,7 +285,10 @@ impl BatchClient {
         let body = String::from_utf8_lossy(&body);
         let message = format!("status {}: {}", status.as_u16(), body.trim());
         let kind = kind_of_status(status.as_u16(), &message, false);
-        Err(self.failed(what, kind, message))
+        Err(BatchClientError {
+            retry_after: asked_wait(&headers, &body),
+            ..self.failed(what, kind, message)
+        })
     }
 
     async fn json(
@@ -324,9 +330,9 @@ impl BatchClient {
         let mut attempt = 1;
         loop {
             match f().await {
-                Err(e) if e.kind.passes() && attempt < self.retries.attempts => {
+                Err(e) if self.is_tried_again(&e, attempt) => {
                     tracing::debug!(what, attempt, error = %e, "trying again");
-                    self.pause(attempt).await;
+                    self.rest(&e, attempt).await;
                     attempt += 1;
                 }
                 done => return done,
@@ -334,9 +340,19 @@ impl BatchClient {
         }
     }
 
-    async fn pause(&self, attempt: u32) {
-        let wait = self.retries.wait.saturating_mul(1 << (attempt - 1).min(16));
-        tokio::time::sleep(wait.min(self.retries.longest_wait)).await;
+    fn is_tried_again(&self, error: &BatchClientError, attempt: u32) -> bool {
+        error.kind.passes()
+            && attempt < self.retries.attempts
+            && !self.retries.is_too_long(error.retry_after)
+    }
+
+    /// Waits before the next try, at least as long as the provider asks for.
+    async fn rest(&self, error: &BatchClientError, attempt: u32) {
+        // Other processes at the same endpoint wait for other lengths.
+        let seed = format!("{} {}", std::process::id(), error.what);
+        let asked = self.retries.asked_pause(error.retry_after, &seed, attempt);
+        let wait = self.retries.backoff(&seed, attempt);
+        tokio::time::sleep(asked.unwrap_or_default().max(wait)).await;
     }
 
     fn lost(&self, what: &'static str, error: &reqwest::Error) -> BatchClientError {
@@ -349,6 +365,7 @@ impl BatchClient {
             endpoint: self.shown_endpoint(),
             kind,
             message: shortened(&self.secrets.scrub(&message)),
+            retry_after: None,
         }
     }
 }

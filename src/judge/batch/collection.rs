@@ -6,7 +6,7 @@ use std::io::{BufReader, Seek};
 use serde::Serialize;
 
 use super::client::BatchClient;
-use super::desk::BatchDeskError;
+use super::submitter::BatchSubmitterError;
 use super::{
     BatchObject, BatchOutcome, BatchReply, BatchResult, BatchStatus, BatchUsage, ResultJoin,
     read_results,
@@ -48,7 +48,7 @@ pub(super) async fn collect(
     client: &BatchClient,
     ledger: &Ledger,
     prices: &PriceTable,
-) -> Result<Collected, BatchDeskError> {
+) -> Result<Collected, BatchSubmitterError> {
     let mut collected = Collected::default();
     let mut first_error = None;
     let endpoint = client.shown_endpoint();
@@ -66,10 +66,12 @@ pub(super) async fn collect(
     }
     match first_error {
         None => Ok(collected),
-        Some((batch, BatchDeskError::Endpoint(error))) => Err(BatchDeskError::Uncollected {
-            batch: batch.name().to_owned(),
-            error,
-        }),
+        Some((batch, BatchSubmitterError::Endpoint(error))) => {
+            Err(BatchSubmitterError::Uncollected {
+                batch: batch.name().to_owned(),
+                error,
+            })
+        }
         Some((_, error)) => Err(error),
     }
 }
@@ -79,7 +81,7 @@ async fn collect_one(
     ledger: &Ledger,
     prices: &PriceTable,
     batch: &OpenBatch,
-) -> Result<Collected, BatchDeskError> {
+) -> Result<Collected, BatchSubmitterError> {
     let found = match &batch.id {
         Some(id) => Some(client.look(id).await?),
         None => client.find(&batch.key).await?,
@@ -125,7 +127,7 @@ pub(super) fn give_up(
     ledger: &Ledger,
     attempts: u32,
     batch: &OpenBatch,
-) -> Result<u64, BatchDeskError> {
+) -> Result<u64, BatchSubmitterError> {
     let end = BatchEnd::NotRun {
         message: "the batch was given up",
     };
@@ -138,7 +140,7 @@ fn fail_all(
     attempts: u32,
     batch: &OpenBatch,
     message: &str,
-) -> Result<u64, BatchDeskError> {
+) -> Result<u64, BatchSubmitterError> {
     let end = BatchEnd::Failed {
         kind: CallErrorKind::Refused,
         message,
@@ -154,18 +156,21 @@ fn end_all(
     batch: &OpenBatch,
     status: (&str, Option<&str>),
     end: &BatchEnd<'_>,
-) -> Result<u64, BatchDeskError> {
+) -> Result<u64, BatchSubmitterError> {
     let waiting = ledger.waiting_in(&batch.key)?;
     ledger.end_batch(batch, status, attempts, |rows| {
         for hash in &waiting {
             rows.put(hash, end).map_err(|e| ledger.broken(&e))?;
         }
-        Ok::<u64, BatchDeskError>(waiting.len() as u64)
+        Ok::<u64, BatchSubmitterError>(waiting.len() as u64)
     })
 }
 
 /// The files of results, as far as there are any.
-async fn fetch(client: &BatchClient, batch: &BatchObject) -> Result<Vec<File>, BatchDeskError> {
+async fn fetch(
+    client: &BatchClient,
+    batch: &BatchObject,
+) -> Result<Vec<File>, BatchSubmitterError> {
     let mut files = Vec::new();
     for id in [&batch.output_file_id, &batch.error_file_id]
         .into_iter()
@@ -185,7 +190,7 @@ fn end_with_results(
     batch: &OpenBatch,
     found: &BatchObject,
     files: Vec<File>,
-) -> Result<Collected, BatchDeskError> {
+) -> Result<Collected, BatchSubmitterError> {
     let price = prices.of_batch(&batch.model);
     let mut join = ResultJoin::new(ledger.waiting_in(&batch.key)?);
     let mut ended = Collected::default();
@@ -238,7 +243,7 @@ fn end_with_results(
         let whole = found.status == BatchStatus::Completed;
         if !summary.missing.is_empty() && ((came as u64) < promised || (whole && bad > 0)) {
             // Paid answers are in there somewhere: the batch stays open.
-            return Err(BatchDeskError::Incomplete {
+            return Err(BatchSubmitterError::Incomplete {
                 batch: batch.name().to_owned(),
                 came,
                 asked: came + summary.missing.len(),
@@ -251,7 +256,7 @@ fn end_with_results(
             let end = BatchEnd::NotRun { message: &message };
             rows.put(hash, &end).map_err(|e| ledger.broken(&e))?;
         }
-        Ok::<(), BatchDeskError>(())
+        Ok::<(), BatchSubmitterError>(())
     })?;
     Ok(ended)
 }

@@ -1,7 +1,7 @@
 //! Batches of judge calls, OpenAI's form: cheaper, and answered within a day.
 //!
 //! ```text
-//! calls ─ desk ─ request files ─ client ─ endpoint
+//! calls ─ submitter ─ request files ─ client ─ endpoint
 //! ledger ─ collection ─ result files ─ client ─ endpoint
 //! ```
 //!
@@ -9,22 +9,22 @@
 
 mod client;
 mod collection;
-mod desk;
 mod object;
 mod request_file;
 mod result_file;
 mod result_join;
+mod submitter;
 
 pub use client::{BatchClient, BatchClientError};
 pub use collection::Collected;
-pub(super) use desk::PutError;
-pub use desk::{BatchCounts, BatchDesk, BatchDeskError};
 pub use object::{BatchError, BatchObject, BatchObjectError, BatchStatus, RequestCounts};
 pub use request_file::{BatchLimits, MAX_CUSTOM_ID, RequestFileError, RequestFiles, WrittenFile};
 pub use result_file::{
     BadLine, BatchOutcome, BatchReply, BatchResult, BatchUsage, ReadSummary, read_results,
 };
 pub use result_join::{JoinSummary, ResultJoin};
+pub(super) use submitter::PutError;
+pub use submitter::{BatchCounts, BatchSubmitter, BatchSubmitterError};
 
 /// The endpoint that lines of a batch are for.
 pub const CHAT_COMPLETIONS: &str = "/v1/chat/completions";

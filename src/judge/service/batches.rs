@@ -3,17 +3,17 @@
 use std::time::{Duration, Instant};
 
 use super::JudgeService;
-use crate::judge::batch::{BatchCounts, BatchDesk, BatchDeskError};
+use crate::judge::batch::{BatchCounts, BatchSubmitter, BatchSubmitterError};
 use crate::judge::ledger::LedgerError;
 
 impl JudgeService {
     /// What comes back from batches of earlier runs, before this one asks.
     ///
     /// # Errors
-    /// [`BatchDeskError`].
-    pub async fn collect_batches(&self) -> Result<(), BatchDeskError> {
-        if let Some(desk) = &self.parts.batches {
-            desk.collect(Some(&self.parts.budget)).await?;
+    /// [`BatchSubmitterError`].
+    pub async fn collect_batches(&self) -> Result<(), BatchSubmitterError> {
+        if let Some(submitter) = &self.parts.batches {
+            submitter.collect(Some(&self.parts.budget)).await?;
         }
         Ok(())
     }
@@ -22,24 +22,26 @@ impl JudgeService {
     /// something came, so that asking again brings further.
     ///
     /// # Errors
-    /// [`BatchDeskError`].
+    /// [`BatchSubmitterError`].
     pub async fn go_on_with_batches(
         &self,
         until: Instant,
         pause: Duration,
-    ) -> Result<bool, BatchDeskError> {
-        let Some(desk) = &self.parts.batches else {
+    ) -> Result<bool, BatchSubmitterError> {
+        let Some(submitter) = &self.parts.batches else {
             return Ok(false);
         };
         let until = match self.deadline {
             None => until,
             Some(deadline) => until.min(deadline.into_std()),
         };
-        let left_out = desk.submit(&self.parts.budget).await?;
+        let left_out = submitter.submit(&self.parts.budget).await?;
         if until <= Instant::now() {
             return Ok(false);
         }
-        let collected = desk.wait(until, pause, Some(&self.parts.budget)).await?;
+        let collected = submitter
+            .wait(until, pause, Some(&self.parts.budget))
+            .await?;
         let mut further = collected.answered + collected.failed + collected.again > 0;
         let elsewhere = left_out + self.counters.counts().asked_elsewhere;
         let left = until.saturating_duration_since(Instant::now());
@@ -62,7 +64,7 @@ impl JudgeService {
         self.parts
             .batches
             .as_ref()
-            .map(BatchDesk::counts)
+            .map(BatchSubmitter::counts)
             .transpose()
     }
 }

@@ -6,16 +6,17 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::refusals::Refusals;
-use super::{Asking, JudgeService, Retries, Unanswered};
+use super::{Asking, JudgeService, Unanswered};
 use crate::judge::breaker::{Breaker, BreakerRules};
 use crate::judge::call::{CallError, CallHash, Reply};
-use crate::judge::turnstile::Turnstile;
+use crate::judge::concurrency_limit::ConcurrencyLimit;
+use crate::judge::retries::Retries;
 
 /// What is known of an endpoint's state, for all calls to it.
 #[derive(Debug)]
 pub(super) struct Endpoint {
     pub breaker: Breaker,
-    pub turnstile: Turnstile,
+    pub limit: ConcurrencyLimit,
     pub refusals: Refusals,
 }
 
@@ -23,7 +24,7 @@ impl Endpoint {
     pub fn new(rules: BreakerRules, retries: &Retries) -> Arc<Self> {
         Arc::new(Self {
             breaker: Breaker::new(rules),
-            turnstile: Turnstile::default(),
+            limit: ConcurrencyLimit::default(),
             refusals: Refusals::new(retries.away),
         })
     }
@@ -98,24 +99,22 @@ impl JudgeService {
         Ok(())
     }
 
-    /// The pause of the endpoint after a failed try: what the provider asks for, and up to a quarter more, so that programs that
-    /// were turned away together do not come back together. None if it asks for no wait, or for one that nobody waits for.
+    /// The pause of the endpoint after a failed try; see [`Retries::asked_pause`].
     pub(super) fn pause(
         &self,
         error: &CallError,
         hash: &CallHash,
         attempt: u32,
     ) -> Option<Duration> {
-        let asked = error.retry_after.filter(|_| error.kind.passes())?;
-        let waited_for = !asked.is_zero() && asked <= self.parts.retries.patience;
-        waited_for.then(|| asked.mul_f64(1.0 + share(hash, attempt) / 4.0))
+        let asked = error.retry_after.filter(|_| error.kind.passes());
+        self.parts.retries.asked_pause(asked, hash, attempt)
     }
 
     /// How long a call rests that found no connection. Before the endpoint has ever said anything, that is a moment: it tells a
     /// place where nobody is from one that was busy.
     pub(super) fn wait_for_connection(&self, asking: &Asking<'_>, unconnected: u32) -> Duration {
         const MOMENT: Duration = Duration::from_millis(250);
-        let wait = self.backoff(asking.hash, unconnected);
+        let wait = self.parts.retries.backoff(asking.hash, unconnected);
         match asking.refusals.is_some_and(Refusals::answered) {
             true => wait,
             false => wait.min(MOMENT),
@@ -125,9 +124,9 @@ impl JudgeService {
     /// How long a call rests by itself before its next try. Where its endpoint pauses for longer than a first wait, that is all.
     pub(super) fn wait_after(&self, error: &CallError, hash: &CallHash, attempt: u32) -> Duration {
         match self.pause(error, hash, attempt) {
-            None => self.backoff(hash, attempt),
+            None => self.parts.retries.backoff(hash, attempt),
             Some(pause) => {
-                let first = self.backoff(hash, 1);
+                let first = self.parts.retries.backoff(hash, 1);
                 match pause < first {
                     true => first,
                     false => Duration::ZERO,
@@ -135,20 +134,4 @@ impl JudgeService {
             }
         }
     }
-
-    /// Doubling waits, each between a half and the whole of its length: rows that failed together must not come back together.
-    fn backoff(&self, hash: &CallHash, attempt: u32) -> Duration {
-        let retries = &self.parts.retries;
-        let whole = retries
-            .wait
-            .saturating_mul(1 << (attempt - 1).min(16))
-            .min(retries.longest_wait);
-        whole.mul_f64(0.5 + share(hash, attempt) / 2.0)
-    }
-}
-
-/// From 0 to 1, by chance as it were, and the same each time.
-fn share(hash: &CallHash, attempt: u32) -> f64 {
-    let digest = blake3::hash(format!("{hash} {attempt}").as_bytes());
-    f64::from(digest.as_bytes()[0]) / 255.0
 }

@@ -11,7 +11,7 @@ use super::traces;
 use crate::conversation::ConversationRequest;
 use crate::conversation::from_traces::{self, ChosenSession};
 use crate::judge::answers::Answers;
-use crate::judge::batch::{BatchClient, BatchDesk, BatchDeskError, BatchLimits};
+use crate::judge::batch::{BatchClient, BatchLimits, BatchSubmitter, BatchSubmitterError};
 use crate::judge::{
     AskingRules, BreakerRules, Budget, Caps, HttpJudge, Judge, JudgeService, JudgedMetric, Ledger,
     PriceTable, ProviderSettings, RateGate, RateLimits, Retries, ServiceParts, WhenTooLong,
@@ -200,7 +200,7 @@ impl JudgeRequest {
         let Some(batches) = self.batches else {
             return once().await;
         };
-        let stopped = |e: BatchDeskError| RunError::Plan(e.to_string());
+        let stopped = |e: BatchSubmitterError| RunError::Plan(e.to_string());
         let until = Instant::now() + batches.wait;
         service.collect_batches().await.map_err(stopped)?;
         loop {
@@ -262,8 +262,8 @@ impl JudgeRequest {
             None => None,
             Some((client, rules)) => {
                 let (ledger, prices) = (Arc::clone(&ledger), self.prices.clone());
-                let desk = BatchDesk::new(client, ledger, prices, rules.limits);
-                Some(desk.map_err(|e| request(&e))?)
+                let submitter = BatchSubmitter::new(client, ledger, prices, rules.limits);
+                Some(submitter.map_err(|e| request(&e))?)
             }
         };
         let provider = self.provider.clone();

@@ -10,14 +10,14 @@ use arrow::error::ArrowError;
 
 use super::plan_columns::column;
 use crate::metric::agent_reliability::FLAG_ABOVE;
-use crate::metric::round4;
+use crate::metric::{ALL, Level, Method, SIGNALS, round4};
 use crate::output::Status;
 use crate::output::score_rows::label;
 use crate::run::judging::judgements::Judgement;
 
 pub(super) fn traces_schema() -> SchemaRef {
     let number = |name| Field::new(name, DataType::Float64, true);
-    Arc::new(Schema::new(vec![
+    let mut fields = vec![
         Field::new("trace_id", DataType::Utf8, false),
         Field::new("session_id", DataType::Utf8, true),
         Field::new("project_id", DataType::Utf8, true),
@@ -32,26 +32,25 @@ pub(super) fn traces_schema() -> SchemaRef {
         number("loop_detection"),
         number("confidence"),
         number("tool_correctness"),
-        number("task_completion"),
-        number("argument_correctness"),
-        number("step_efficiency"),
-        number("plan_adherence"),
-        number("plan_quality"),
+    ];
+    fields.extend(judged_columns().map(number));
+    fields.extend([
         number("step_risk"),
         Field::new("flagged", DataType::Boolean, true),
         Field::new("status", label(), false),
         Field::new("details", DataType::Utf8, false),
-    ]))
+    ]);
+    Arc::new(Schema::new(fields))
 }
 
 /// Judged metrics with a column of their own that are no signals of sessions, in the order of their columns.
-const JUDGED_COLUMNS: [&str; 5] = [
-    "task_completion",
-    "argument_correctness",
-    "step_efficiency",
-    "plan_adherence",
-    "plan_quality",
-];
+fn judged_columns() -> impl Iterator<Item = &'static str> {
+    let of_traces = ALL
+        .iter()
+        .filter(|metric| metric.level == Level::Trace && metric.method == Method::Judge);
+    let names = of_traces.map(|metric| metric.name);
+    names.filter(|name| !SIGNALS.iter().any(|(signal, _)| signal == name))
+}
 
 /// Columns that the plan has ready; the first is `trace_id` here.
 const OF_THE_PLAN: [&str; 10] = [
@@ -69,7 +68,7 @@ const OF_THE_PLAN: [&str; 10] = [
 
 /// The other columns of `traces`.
 pub(super) struct TraceColumns {
-    judged: [Float64Builder; JUDGED_COLUMNS.len()],
+    judged: Vec<(&'static str, Float64Builder)>,
     step_risk: Float64Builder,
     flagged: BooleanBuilder,
     status: StringDictionaryBuilder<Int32Type>,
@@ -79,7 +78,9 @@ pub(super) struct TraceColumns {
 impl TraceColumns {
     pub fn new() -> Self {
         Self {
-            judged: JUDGED_COLUMNS.map(|_| Float64Builder::new()),
+            judged: judged_columns()
+                .map(|name| (name, Float64Builder::new()))
+                .collect(),
             step_risk: Float64Builder::new(),
             flagged: BooleanBuilder::new(),
             status: StringDictionaryBuilder::new(),
@@ -95,8 +96,8 @@ impl TraceColumns {
         status: Status,
         details: &str,
     ) {
-        for (builder, metric) in self.judged.iter_mut().zip(JUDGED_COLUMNS) {
-            let judgement = judgements.iter().find(|j| j.metric == metric);
+        for (metric, builder) in &mut self.judged {
+            let judgement = judgements.iter().find(|j| j.metric == *metric);
             builder.append_option(judgement.and_then(|j| j.score));
         }
         self.step_risk.append_option(risk.map(round4));
@@ -111,7 +112,8 @@ impl TraceColumns {
         for name in OF_THE_PLAN {
             columns.push(Arc::clone(column(plan, name)?));
         }
-        columns.extend(self.judged.map(|mut c| Arc::new(c.finish()) as ArrayRef));
+        let judged = self.judged.iter_mut();
+        columns.extend(judged.map(|(_, column)| Arc::new(column.finish()) as ArrayRef));
         columns.push(Arc::new(self.step_risk.finish()));
         columns.push(Arc::new(self.flagged.finish()));
         columns.push(Arc::new(self.status.finish()));

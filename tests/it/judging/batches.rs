@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -379,6 +380,29 @@ fn endpoints_that_stumble_are_asked_again() {
         &mut batch_to_the_end(&scene, &judge, "confidence", "run"),
     );
     assert_eq!((judge.batches().len(), lines_run(&judge)), (1, vec![1; 2]));
+}
+
+/// A batch endpoint that asks for a wait gets it, as one for single calls does.
+#[test]
+fn an_endpoint_for_batches_that_asks_for_a_wait_gets_it() {
+    let scene = Scene::new(&traces(1));
+    let judge = ScriptedJudge::start(script);
+    let turned_away = Arc::new(Mutex::new(Vec::<Instant>::new()));
+    let seen = Arc::clone(&turned_away);
+    judge.interfere(move |_| {
+        let mut seen = seen.lock().unwrap();
+        seen.push(Instant::now());
+        let waits = [("retry-after", "3")];
+        (seen.len() == 1).then(|| Answer::status(429, &waits, "slow down"))
+    });
+    expect(
+        0,
+        &mut batch_to_the_end(&scene, &judge, "confidence", "run"),
+    );
+    let seen = turned_away.lock().unwrap();
+    // Its own first wait would be a second at most.
+    let waited = seen[1].duration_since(seen[0]);
+    assert!(waited >= Duration::from_secs(3), "{waited:?}");
 }
 
 #[test]

@@ -12,9 +12,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// The turnstile of one endpoint.
+/// The limit of one endpoint.
 #[derive(Debug, Default)]
-pub struct Turnstile {
+pub struct ConcurrencyLimit {
     tickets: AtomicU64,
     state: Mutex<State>,
     /// Somebody may pass who could not before.
@@ -38,28 +38,28 @@ struct State {
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket(u64);
 
-/// The run ends before the turnstile would let a call through.
+/// The run ends before the limit would let a call through.
 #[derive(Debug, PartialEq)]
 pub struct TooLate;
 
 /// A call that has passed and is under way.
 #[derive(Debug)]
 pub struct Passage<'t> {
-    turnstile: &'t Turnstile,
+    limit: &'t ConcurrencyLimit,
     /// Pauses before it left.
     pauses: u64,
 }
 
 /// A call that waits; it leaves the row however it ends.
 struct InRow<'t> {
-    turnstile: &'t Turnstile,
+    limit: &'t ConcurrencyLimit,
     ticket: u64,
 }
 
 impl Drop for InRow<'_> {
     fn drop(&mut self) {
-        self.turnstile.state().waiting.remove(&self.ticket);
-        self.turnstile.changed.notify_waiters();
+        self.limit.state().waiting.remove(&self.ticket);
+        self.limit.changed.notify_waiters();
     }
 }
 
@@ -70,7 +70,7 @@ enum Turn {
     Wait,
 }
 
-impl Turnstile {
+impl ConcurrencyLimit {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -91,7 +91,7 @@ impl Turnstile {
     ) -> Result<Passage<'_>, TooLate> {
         self.state().waiting.insert(ticket);
         let _in_row = InRow {
-            turnstile: self,
+            limit: self,
             ticket,
         };
         loop {
@@ -102,7 +102,7 @@ impl Turnstile {
             match turn {
                 Turn::Pass(pauses) => {
                     return Ok(Passage {
-                        turnstile: self,
+                        limit: self,
                         pauses,
                     });
                 }
@@ -139,12 +139,12 @@ impl Turnstile {
 impl Passage<'_> {
     /// Whether no pause began since the call was let through.
     pub fn is_open(&self) -> bool {
-        self.turnstile.state().pauses == self.pauses
+        self.limit.state().pauses == self.pauses
     }
 
     /// The endpoint answered: there is room for one more beside it.
     pub fn answered(self) {
-        let mut state = self.turnstile.state();
+        let mut state = self.limit.state();
         if state.pauses == self.pauses
             && let Some(width) = &mut state.width
         {
@@ -155,7 +155,7 @@ impl Passage<'_> {
     /// The endpoint asks for this wait. Nobody leaves before it is over. True if this call is the first to be told so since
     /// the last pause; others had left before they could know.
     pub fn paused(self, wait: Duration) -> bool {
-        let mut state = self.turnstile.state();
+        let mut state = self.limit.state();
         let until = Instant::now() + wait;
         state.until = state.until.max(Some(until));
         let first = state.pauses == self.pauses;
@@ -171,12 +171,12 @@ impl Passage<'_> {
 impl Drop for Passage<'_> {
     fn drop(&mut self) {
         {
-            let mut state = self.turnstile.state();
+            let mut state = self.limit.state();
             if state.pauses == self.pauses {
                 state.under_way -= 1;
             }
         }
-        self.turnstile.changed.notify_waiters();
+        self.limit.changed.notify_waiters();
     }
 }
 
@@ -198,8 +198,8 @@ mod tests {
     #[test]
     fn a_pause_holds_all_back_and_few_come_after_it() {
         block_on(async {
-            let turnstile = Turnstile::default();
-            let pass = async || turnstile.pass(turnstile.ticket(), None).await.unwrap();
+            let limit = ConcurrencyLimit::default();
+            let pass = async || limit.pass(limit.ticket(), None).await.unwrap();
             // Before the first pause all pass at once.
             let (first, second, third) = (pass().await, pass().await, pass().await);
             assert!(first.is_open());
@@ -227,13 +227,13 @@ mod tests {
     #[test]
     fn who_came_first_goes_first() {
         block_on(async {
-            let turnstile = Turnstile::default();
-            let tickets: Vec<Ticket> = (0..5).map(|_| turnstile.ticket()).collect();
-            let opener = turnstile.pass(turnstile.ticket(), None).await.unwrap();
+            let limit = ConcurrencyLimit::default();
+            let tickets: Vec<Ticket> = (0..5).map(|_| limit.ticket()).collect();
+            let opener = limit.pass(limit.ticket(), None).await.unwrap();
             opener.paused(MOMENT);
             let order = Mutex::new(Vec::new());
             let calls = tickets.iter().rev().map(|ticket| async {
-                let passage = turnstile.pass(*ticket, None).await.unwrap();
+                let passage = limit.pass(*ticket, None).await.unwrap();
                 order.lock().unwrap().push(ticket.0);
                 passage.answered();
             });
@@ -245,8 +245,8 @@ mod tests {
     #[test]
     fn no_wait_begins_that_ends_after_the_deadline() {
         block_on(async {
-            let turnstile = Turnstile::default();
-            let pass = |deadline| turnstile.pass(turnstile.ticket(), Some(deadline));
+            let limit = ConcurrencyLimit::default();
+            let pass = |deadline| limit.pass(limit.ticket(), Some(deadline));
             let soon = Instant::now() + Duration::from_secs(600);
             pass(soon).await.unwrap().paused(Duration::from_secs(3600));
             let asked = Instant::now();

@@ -1,4 +1,4 @@
-//! The desk where calls wait for the next batch: it gathers them, submits them, and fetches what came of earlier ones.
+//! Where calls wait for the next batch: the submitter gathers them, submits them, and fetches what came of earlier ones.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 /// What stops batches.
 #[derive(Debug, thiserror::Error)]
-pub enum BatchDeskError {
+pub enum BatchSubmitterError {
     /// The endpoint. What was submitted is in the ledger.
     #[error("{0}; what was submitted is in the ledger, run again to go on")]
     Endpoint(#[from] BatchClientError),
@@ -112,7 +112,7 @@ struct Queue {
 }
 
 /// Gathers calls and brings them to the endpoint in batches.
-pub struct BatchDesk {
+pub struct BatchSubmitter {
     client: BatchClient,
     ledger: Arc<Ledger>,
     prices: PriceTable,
@@ -120,17 +120,17 @@ pub struct BatchDesk {
     queue: Mutex<Queue>,
 }
 
-impl BatchDesk {
-    /// A desk without calls. They are kept in a file beside the ledger until they are submitted.
+impl BatchSubmitter {
+    /// A submitter without calls. They are kept in a file beside the ledger until they are submitted.
     ///
     /// # Errors
-    /// [`BatchDeskError::Io`].
+    /// [`BatchSubmitterError::Io`].
     pub fn new(
         client: BatchClient,
         ledger: Arc<Ledger>,
         prices: PriceTable,
         limits: BatchLimits,
-    ) -> Result<Self, BatchDeskError> {
+    ) -> Result<Self, BatchSubmitterError> {
         let lines = BufWriter::new(tempfile::tempfile_in(ledger.folder())?);
         Ok(Self {
             client,
@@ -150,7 +150,7 @@ impl BatchDesk {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a call on the desk, if the budget has room for it.
+    /// Takes a call, if the budget has room for it.
     ///
     /// # Errors
     /// What `set_aside` says, or that the call can't be kept.
@@ -189,11 +189,11 @@ impl BatchDesk {
         Ok(())
     }
 
-    /// Submits what is on the desk. Returns how many calls were left out because another run answered, or is asking, them.
+    /// Submits what was taken. Returns how many calls were left out because another run answered, or is asking, them.
     ///
     /// # Errors
-    /// [`BatchDeskError`]; batches that were submitted before it are in the ledger.
-    pub async fn submit(&self, budget: &Budget) -> Result<u64, BatchDeskError> {
+    /// [`BatchSubmitterError`]; batches that were submitted before it are in the ledger.
+    pub async fn submit(&self, budget: &Budget) -> Result<u64, BatchSubmitterError> {
         let lines = {
             let mut queue = self.queue();
             if queue.count == 0 {
@@ -212,7 +212,7 @@ impl BatchDesk {
         submitted
     }
 
-    async fn submit_lines(&self, lines: File, budget: &Budget) -> Result<u64, BatchDeskError> {
+    async fn submit_lines(&self, lines: File, budget: &Budget) -> Result<u64, BatchSubmitterError> {
         let mut left_out = LeftOut::default();
         let files = self.request_files(lines, &mut left_out)?;
         {
@@ -242,7 +242,7 @@ impl BatchDesk {
         &self,
         lines: File,
         left_out: &mut LeftOut,
-    ) -> Result<Vec<(String, Vec<(File, u64, Vec<BatchRequest>)>)>, BatchDeskError> {
+    ) -> Result<Vec<(String, Vec<(File, u64, Vec<BatchRequest>)>)>, BatchSubmitterError> {
         let folder = self.ledger.folder().to_owned();
         let mut models = HashMap::new();
         for line in BufReader::new(lines).lines() {
@@ -307,7 +307,7 @@ impl BatchDesk {
         file: File,
         bytes: u64,
         requests: &[BatchRequest],
-    ) -> Result<(), BatchDeskError> {
+    ) -> Result<(), BatchSubmitterError> {
         let file_id = self.client.upload(&file, bytes).await?;
         let key = key(requests);
         let endpoint = self.client.shown_endpoint();
@@ -332,8 +332,8 @@ impl BatchDesk {
     /// Looks at every open batch of this endpoint and takes what is there.
     ///
     /// # Errors
-    /// [`BatchDeskError`]; batches that were collected before it are in the ledger.
-    pub async fn collect(&self, budget: Option<&Budget>) -> Result<Collected, BatchDeskError> {
+    /// [`BatchSubmitterError`]; batches that were collected before it are in the ledger.
+    pub async fn collect(&self, budget: Option<&Budget>) -> Result<Collected, BatchSubmitterError> {
         let collected = {
             let _lock = lock(&self.ledger).await?;
             collect(&self.client, &self.ledger, &self.prices).await?
@@ -363,13 +363,13 @@ impl BatchDesk {
     /// Collects again and again until nothing of this endpoint is open or the time is over. Returns what came.
     ///
     /// # Errors
-    /// [`BatchDeskError`].
+    /// [`BatchSubmitterError`].
     pub async fn wait(
         &self,
         until: Instant,
         pause: Duration,
         budget: Option<&Budget>,
-    ) -> Result<Collected, BatchDeskError> {
+    ) -> Result<Collected, BatchSubmitterError> {
         let mut all = Collected::default();
         loop {
             let collected = self.collect(budget).await?;
@@ -388,8 +388,8 @@ impl BatchDesk {
     /// open.
     ///
     /// # Errors
-    /// [`BatchDeskError`].
-    pub async fn forget(ledger: &Ledger, id: &str) -> Result<Option<u64>, BatchDeskError> {
+    /// [`BatchSubmitterError`].
+    pub async fn forget(ledger: &Ledger, id: &str) -> Result<Option<u64>, BatchSubmitterError> {
         let _lock = lock(ledger).await?;
         let open = ledger.open_batches()?;
         match open.iter().find(|batch| batch.name() == id) {
@@ -413,24 +413,24 @@ impl BatchDesk {
 
 /// What is said of questions that are too long, after one more of them.
 fn longer(
-    earlier: Option<BatchDeskError>,
+    earlier: Option<BatchSubmitterError>,
     metric: String,
     bytes: u64,
     limit: u64,
-) -> BatchDeskError {
+) -> BatchSubmitterError {
     match earlier {
-        Some(BatchDeskError::TooLong {
+        Some(BatchSubmitterError::TooLong {
             metric: longest,
             bytes: most,
             questions,
             ..
-        }) => BatchDeskError::TooLong {
+        }) => BatchSubmitterError::TooLong {
             metric: if bytes > most { metric } else { longest },
             bytes: bytes.max(most),
             limit,
             questions: questions + 1,
         },
-        _ => BatchDeskError::TooLong {
+        _ => BatchSubmitterError::TooLong {
             metric,
             bytes,
             limit,
@@ -446,10 +446,10 @@ struct LeftOut {
     /// Those of them that another run answered, or is asking.
     elsewhere: u64,
     /// What is said of those that are too long.
-    too_long: Option<BatchDeskError>,
+    too_long: Option<BatchSubmitterError>,
 }
 
-/// Why a call is not on the desk.
+/// Why a call is not taken.
 pub(in crate::judge) enum PutError {
     Capped(crate::judge::budget::CapReached),
     Io(io::Error),
@@ -468,7 +468,7 @@ fn key(requests: &[BatchRequest]) -> String {
 }
 
 /// Holds every other process off the batches of a ledger, as long as the file lives.
-async fn lock(ledger: &Ledger) -> Result<File, BatchDeskError> {
+async fn lock(ledger: &Ledger) -> Result<File, BatchSubmitterError> {
     let path = ledger.beside(".batches.lock");
     let file = File::options()
         .create(true)
@@ -481,7 +481,7 @@ async fn lock(ledger: &Ledger) -> Result<File, BatchDeskError> {
             Ok(()) => return Ok(file),
             Err(std::fs::TryLockError::Error(e)) => return Err(e.into()),
             Err(std::fs::TryLockError::WouldBlock) if started.elapsed() > PATIENCE => {
-                return Err(BatchDeskError::Busy);
+                return Err(BatchSubmitterError::Busy);
             }
             Err(std::fs::TryLockError::WouldBlock) => {
                 tokio::time::sleep(Duration::from_millis(100)).await;
