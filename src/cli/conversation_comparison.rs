@@ -20,7 +20,7 @@ use crate::job::Job;
 use crate::report::{counted, plain};
 use crate::run::open::questions;
 use crate::run::{Explanation, JudgeRequest, explain};
-use crate::selection::format_instant;
+use crate::text::format_instant;
 
 /// What is printed as JSON.
 #[derive(Serialize)]

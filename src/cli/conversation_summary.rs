@@ -6,7 +6,7 @@ use crate::conversation::Breakdown;
 use crate::history::figures::Target;
 use crate::history::{ConversationFigures, StoredRun, read_judged};
 use crate::report::{counted, plain};
-use crate::selection::format_instant;
+use crate::text::format_instant;
 
 /// Prints the figures of the runs that hold conversations. One run after the other is in memory.
 pub(super) fn print(looked: &Looked, runs: &[StoredRun]) -> Result<(), AnyError> {

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{AnyError, outcome};
 use crate::report::plain;
-use crate::selection::format_instant;
+use crate::text::format_instant;
 
 /// Prints a value as JSON, or as the text that `text` makes.
 pub(super) fn print<T: Serialize + ?Sized>(

@@ -16,7 +16,8 @@ use crate::monitor;
 use crate::monitor::{Cadence, Monitor, MonitorStatus, MonitorStore, NewMonitor, StoreError};
 use crate::output::{BegunRun, begun_runs};
 use crate::report::brief;
-use crate::selection::{TargetFilters, instant};
+use crate::selection::TargetFilters;
+use crate::text::instant;
 
 pub(super) use super::monitor_flags::MonitorArgs;
 

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
 
 use crate::history::figures::Target;
-use crate::selection::parse_instant;
+use crate::text::parse_instant;
 
 /// Arguments of `monitor`.
 #[derive(Args, Debug)]

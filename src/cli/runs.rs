@@ -23,7 +23,7 @@ use crate::history::{
 };
 use crate::metric::Level;
 use crate::report::counted;
-use crate::selection::format_instant;
+use crate::text::format_instant;
 use crate::trace::canonical_trace_id;
 
 pub(super) use super::runs_flags::RunsArgs;

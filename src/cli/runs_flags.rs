@@ -16,7 +16,7 @@ use super::verify::VerifyArgs;
 use crate::conversation::Thresholds;
 use crate::history::figures::{Buckets, DEFAULT_HISTORY, Interval, Order, Target};
 use crate::metric::ALL;
-use crate::selection::parse_instant;
+use crate::text::parse_instant;
 
 /// Arguments of `runs`.
 #[derive(Args, Debug)]

@@ -10,7 +10,7 @@ use super::{AnyError, Outcome, listing};
 use crate::history::{StoredRun, read_run, read_told};
 use crate::output::{BegunRun, begun_runs};
 use crate::report::counted;
-use crate::selection::format_instant;
+use crate::text::format_instant;
 
 /// Flags of `runs show`.
 #[derive(Args, Debug)]

@@ -3,7 +3,6 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use futures::StreamExt;
 
@@ -11,14 +10,11 @@ use super::from_traces::{ChosenSession, Conversation, read_conversations};
 use super::judged::{Answer, JudgedConversation, Recorded};
 use super::summary::Tally;
 use super::tables::rows::{ConversationScores, ConversationTables};
+use super::verdict_question::{Asked, Made};
 use super::{ConversationRequest, ConversationSummary};
-use crate::conversation::{
-    Case, CaseLatency, JudgeError, NotJudged, RequestError, Role, SchemaPlace, Turn, Verdict,
-    not_judged,
-};
-use crate::judge::{
-    CallErrorKind, CallHash, CallLabel, JudgeService, MOST_ROUNDS, Reply, Unanswered,
-};
+use crate::conversation::{CaseLatency, JudgeError, NotJudged, Role, Turn, Verdict, not_judged};
+use crate::judge::JudgeService;
+use crate::judge::asker::Source;
 use crate::metric::{CONVERSATION, Rules};
 use crate::output::{Distribution, RunDirectory, RunError, Status};
 use crate::trace::DocumentSource;
@@ -26,11 +22,6 @@ use crate::trace::DocumentSource;
 /// Results are written in the order of sessions. So that one slow answer does not hold up all others, this many times
 /// the calls that may be under way can wait for their turn.
 const WAITING_PER_CALL: usize = 4;
-
-const LABEL: CallLabel<'static> = CallLabel {
-    metric: CONVERSATION,
-    stage: "score",
-};
 
 /// Judged conversations, whose tables are written.
 #[derive(Debug)]
@@ -83,11 +74,10 @@ pub(crate) async fn judge_each(
             }
         })
     });
-    let format_refused = AtomicBool::new(false);
     let arriving = futures::stream::poll_fn(move |context| receiver.poll_recv(context));
     // The service bounds the calls that are under way.
     let mut judged = arriving
-        .map(|conversation| judge_one(request, service, &format_refused, conversation))
+        .map(|conversation| judge_one(request, service, conversation))
         .buffered(waiting);
     while let Some(one) = judged.next().await {
         let one = one?;
@@ -111,7 +101,6 @@ pub(crate) async fn judge_each(
 async fn judge_one(
     request: &ConversationRequest,
     service: &JudgeService,
-    format_refused: &AtomicBool,
     conversation: Conversation,
 ) -> Result<JudgedConversation, RunError> {
     let not_asked = not_asked(&conversation);
@@ -122,41 +111,28 @@ async fn judge_one(
         turns,
         ..
     } = conversation;
-    let asked = match not_asked {
-        Some(why) => Asked::Nothing(why),
-        None => {
-            let mut round = 0;
-            let mut asked_here = false;
-            loop {
-                let asked = ask(request, service, format_refused, &case, &turns, round).await?;
-                let unusable = |reply: &Reply| {
-                    let verdict = request.judge.verdict(&case, &turns, Ok(&reply.text));
-                    verdict.judge_error.is_some()
-                };
-                match &asked {
-                    Asked::Answered(reply, hash) if unusable(reply) => {
-                        asked_here |= request.anew && sent_here(service, hash)?;
-                        let anew = request.anew && !asked_here && round + 1 < MOST_ROUNDS;
-                        if round + 1 >= request.rounds && !anew {
-                            break asked;
-                        }
-                        round += 1;
-                    }
-                    _ => break asked,
-                }
-            }
-        }
+    let asked = match &not_asked {
+        Some(_) => None,
+        None => Some(request.ask(Source::Service(service), &case, &turns).await?),
     };
-    let verdict_on = |reply: Result<&str, JudgeError>| request.judge.verdict(&case, &turns, reply);
+    let failed = |fault: JudgeError| Some(request.judge.verdict(&case, &turns, Err(fault)));
+    let hash = |made: &Made| Some(service.hash(&made.call));
     let (status, verdict, reason, request_hash, answer) = match asked {
-        Asked::Nothing(why) => (Status::Failed, None, why, None, None),
-        Asked::Pending(why, hash) => (Status::Pending, None, why, Some(hash), None),
-        Asked::Failed(fault, why, hash) => {
-            let verdict = verdict_on(Err(fault));
-            (Status::Failed, Some(verdict), why, hash, None)
+        None => {
+            let why = not_asked.unwrap_or_default();
+            (Status::Failed, None, why, None, None)
         }
-        Asked::Answered(reply, hash) => {
-            let verdict = verdict_on(Ok(reply.text.as_str()));
+        Some(Asked::Pending(made, why)) => (Status::Pending, None, why, hash(&made), None),
+        Some(Asked::TooLong(why)) => {
+            let verdict = failed(JudgeError::TranscriptTooLong);
+            (Status::Failed, verdict, why, None, None)
+        }
+        Some(Asked::Failed(made, why)) => {
+            let verdict = failed(JudgeError::LlmCallFailed);
+            (Status::Failed, verdict, why, hash(&made), None)
+        }
+        Some(Asked::Answered(made, answer)) => {
+            let (reply, verdict) = *answer;
             let (status, reason) = match verdict.judge_error {
                 None => (Status::Success, reason_of(&verdict)),
                 Some(fault) if reply.cut_off => (
@@ -165,6 +141,7 @@ async fn judge_one(
                 ),
                 Some(fault) => (Status::Failed, fault.to_string()),
             };
+            let hash = service.hash(&made.call);
             let taken = service.ledger().taken(&hash);
             let taken = taken.map_err(|e| RunError::Plan(e.to_string()))?;
             let answer = Answer {
@@ -192,11 +169,6 @@ async fn judge_one(
     })
 }
 
-fn sent_here(service: &JudgeService, hash: &CallHash) -> Result<bool, RunError> {
-    let sent = service.ledger().asked_here(hash);
-    sent.map_err(|e| RunError::Plan(e.to_string()))
-}
-
 /// Why a conversation is shown to no judge; none if it is shown to one (as in Connexity).
 pub(crate) fn not_asked(conversation: &Conversation) -> Option<String> {
     let Conversation {
@@ -220,73 +192,6 @@ fn total_latency(turns: &[Turn]) -> Option<i64> {
     let spoken = turns.iter().filter(|turn| turn.role == Role::Assistant);
     let known = spoken.filter_map(|turn| turn.latency_ms);
     known.reduce(i64::saturating_add)
-}
-
-/// What came of asking.
-enum Asked {
-    /// There is nothing to ask about, and why.
-    Nothing(String),
-    Answered(Reply, CallHash),
-    /// The judge failed for good, and what happened; with the call, if there was one.
-    Failed(JudgeError, String, Option<CallHash>),
-    /// The judge was not asked, and why; with the call that is still to be made.
-    Pending(String, CallHash),
-}
-
-/// Asks for the verdict. A provider that does not take the reply's schema as a format gets it in the prompt, now and for
-/// the rest of the run.
-async fn ask(
-    request: &ConversationRequest,
-    service: &JudgeService,
-    format_refused: &AtomicBool,
-    case: &Case,
-    turns: &[Turn],
-    round: u32,
-) -> Result<Asked, RunError> {
-    let mut place = match format_refused.load(Relaxed) {
-        true => SchemaPlace::Prompt,
-        false => SchemaPlace::ResponseFormat,
-    };
-    loop {
-        let built = match request.judge.request(case, turns, place) {
-            Ok(built) => built,
-            Err(e @ RequestError::TooLong { .. }) => {
-                let fault = JudgeError::TranscriptTooLong;
-                return Ok(Asked::Failed(fault, e.to_string(), None));
-            }
-            Err(e @ RequestError::Prompt(_)) => return Err(RunError::Plan(e.to_string())),
-        };
-        let call = request.call(built, place, round);
-        let unanswered = match service.answer(&call, LABEL).await {
-            Ok(reply) => return Ok(Asked::Answered(reply, service.hash(&call))),
-            Err(unanswered) => unanswered,
-        };
-        let in_format = place == SchemaPlace::ResponseFormat;
-        match &unanswered {
-            Unanswered::Ledger(problem) => return Err(RunError::Plan(problem.clone())),
-            Unanswered::Failed { code, .. }
-                if in_format && *code == CallErrorKind::FormatRejected.code() =>
-            {
-                format_refused.store(true, Relaxed);
-            }
-            // Without a judge to ask, nothing says in which form an earlier run was answered.
-            Unanswered::NotInLedger if in_format => {}
-            Unanswered::Failed { .. } => {
-                let (fault, hash) = (JudgeError::LlmCallFailed, service.hash(&call));
-                return Ok(Asked::Failed(fault, unanswered.to_string(), Some(hash)));
-            }
-            Unanswered::Capped(_)
-            | Unanswered::NotInLedger
-            | Unanswered::InBatch
-            | Unanswered::DeadlinePassed
-            | Unanswered::AskedElsewhere
-            | Unanswered::Stopped(_) => {
-                let hash = service.hash(&call);
-                return Ok(Asked::Pending(unanswered.to_string(), hash));
-            }
-        }
-        place = SchemaPlace::Prompt;
-    }
 }
 
 /// The highlights of a verdict in words.

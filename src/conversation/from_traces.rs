@@ -13,7 +13,8 @@ use serde_json::{Map, Value};
 use crate::conversation::transcript_of_traces::transcript;
 use crate::conversation::{Case, Turn};
 use crate::output::RunError;
-use crate::selection::{Ranking, parse_instant, sample_of_sessions};
+use crate::selection::{Ranking, sample_of_sessions};
+use crate::text::parse_instant;
 use crate::trace::{DocumentSource, Members, SessionKey, TextAt, merge_documents};
 
 /// Rows of a group. Fewer would mean more passes over JSON Lines files, which are read from their start each time.

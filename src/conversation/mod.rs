@@ -10,12 +10,12 @@ pub(crate) mod figures;
 pub(crate) mod from_tables;
 pub(crate) mod from_traces;
 pub(crate) mod judged;
-pub(crate) mod look_up;
 pub(crate) mod question;
 mod request;
 mod summary;
 pub(crate) mod tables;
 pub(crate) mod transcript_of_traces;
+pub(crate) mod verdict_question;
 
 pub use agent::Agent;
 pub(crate) use asked::{Conversations, Listener, judge_all, judge_each, not_asked};
@@ -49,8 +49,8 @@ pub use question::request::{
 pub use question::schema::{SCHEMA_NAME, reply_schema};
 pub use question::token_usage::TokenUsage;
 pub use question::transcript::{
-    Case, CaseStatus, Difficulty, ExpectedToolCall, NotJudged, Role, ToolCall, Turn, UnknownRole,
-    not_judged, takes_part,
+    Case, CaseStatus, Difficulty, ExpectedToolCall, NotJudged, Role, Turn, UnknownRole, not_judged,
+    takes_part,
 };
 pub use question::verdict::{Highlight, Highlights, Label, Verdict, case_passed, overall_score};
 pub use question::weights::{

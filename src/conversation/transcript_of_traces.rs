@@ -21,8 +21,9 @@
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 
-use crate::conversation::{Case, Role, ToolCall, Turn};
-use crate::selection::parse_instant;
+use crate::conversation::{Case, Role, Turn};
+use crate::text::parse_instant;
+use crate::trace::{Span, ToolCall};
 
 /// Names of roles as chats spell them.
 const USER: &[&str] = &["user", "human"];
@@ -35,7 +36,8 @@ pub(crate) fn transcript(
     session_id: &str,
     mut traces: Vec<Map<String, Value>>,
 ) -> (Case, Vec<Turn>) {
-    traces.sort_by_cached_key(|trace| place(trace, "trace_id"));
+    traces
+        .sort_by_cached_key(|trace| place(moment(trace.get("started_at")), trace.get("trace_id")));
     let mut transcript = Transcript::default();
     for trace in &traces {
         transcript.push_trace(trace);
@@ -65,10 +67,8 @@ impl Transcript {
         if let Some(said) = trace.get("input").and_then(|input| said_by(USER, input)) {
             self.push(turn(Role::User, Some(said)));
         }
-        let spans = trace.get("spans").and_then(Value::as_array);
-        let spans = spans.into_iter().flatten().filter_map(Value::as_object);
-        let mut tools: Vec<&Map<String, Value>> = spans.filter(|span| is_tool(span)).collect();
-        tools.sort_by_cached_key(|span| place(span, "span_id"));
+        let mut tools: Vec<Span<'_>> = Span::all(trace).filter(|span| span.is_tool()).collect();
+        tools.sort_by_cached_key(|span| place(span.started_at(), span.get("span_id")));
         for span in tools {
             self.push_tool(span);
         }
@@ -87,13 +87,12 @@ impl Transcript {
         }
     }
 
-    fn push_tool(&mut self, span: &Map<String, Value>) {
+    fn push_tool(&mut self, span: Span<'_>) {
         let id = format!("call_{}", self.calls);
         self.calls += 1;
-        let name = span.get("name").and_then(Value::as_str);
         let call = ToolCall {
             id: Some(id.clone()),
-            name: name.unwrap_or_default().to_owned(),
+            name: span.name().to_owned(),
             arguments: span.get("input").and_then(text),
         };
         self.push(Turn {
@@ -122,9 +121,11 @@ fn turn(role: Role, content: Option<String>) -> Turn {
 }
 
 /// Where a trace or span stands among others: by its start, known ones first, then by its id.
-fn place(members: &Map<String, Value>, id: &str) -> (bool, Option<DateTime<Utc>>, String) {
-    let started_at = moment(members.get("started_at"));
-    let id = members.get(id).and_then(text).unwrap_or_default();
+fn place(
+    started_at: Option<DateTime<Utc>>,
+    id: Option<&Value>,
+) -> (bool, Option<DateTime<Utc>>, String) {
+    let id = id.and_then(text).unwrap_or_default();
     (started_at.is_none(), started_at, id)
 }
 
@@ -137,11 +138,6 @@ fn latency_ms(trace: &Map<String, Value>) -> Option<i64> {
     let end = moment(trace.get("ended_at"))?;
     let milliseconds = (end - start).num_milliseconds();
     (end >= start).then_some(milliseconds)
-}
-
-fn is_tool(span: &Map<String, Value>) -> bool {
-    let kind = span.get("kind").and_then(Value::as_str);
-    kind.is_some_and(|kind| kind.eq_ignore_ascii_case("TOOL"))
 }
 
 /// What somebody said in an input or output.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::history::StoredRun;
 use crate::history::figures::ScoreFilter;
-use crate::selection::instant;
+use crate::text::instant;
 
 /// A run as the manifests of its retries know it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -20,7 +20,7 @@ use crate::history::stored_table::{cell, for_each_batch, number, numbers, text, 
 use crate::history::verify::{check_file, check_manifest};
 use crate::output::directory::MANIFEST;
 use crate::output::table_folder::is_no_run;
-use crate::selection::instant;
+use crate::text::instant;
 
 pub(crate) const SUMMARY: &str = "summary.json";
 const SCORES: &str = "scores";

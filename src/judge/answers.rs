@@ -2,9 +2,13 @@
 
 use std::path::Path;
 
-use super::{Call, CallHash, Known, Ledger, LedgerError, ProviderSettings, endpoint_of};
+use super::service::Unanswered;
+use super::{
+    Call, CallErrorKind, CallHash, Ledger, LedgerError, ProviderSettings, Reply, endpoint_of,
+};
 
 /// What a ledger answers to the calls of a provider.
+#[derive(Debug)]
 pub(crate) struct Answers<'p> {
     ledger: Option<Ledger>,
     provider: &'p ProviderSettings,
@@ -29,19 +33,25 @@ impl<'p> Answers<'p> {
         call.hash(&endpoint_of(&call.model, self.provider))
     }
 
-    /// What is known of a call.
+    /// The answer to a call.
     ///
     /// # Errors
-    /// If the ledger can't be read.
-    pub fn known(&self, call: &Call) -> Result<Known, LedgerError> {
+    /// [`Unanswered`]: not in the ledger, a format that was refused, or a ledger that can't be read.
+    pub fn answer(&self, call: &Call) -> Result<Reply, Unanswered> {
         let Some(ledger) = &self.ledger else {
-            return Ok(Known::Nothing);
+            return Err(Unanswered::NotInLedger);
         };
         let hash = self.hash(call);
-        if let Some(reply) = ledger.answer(&hash)? {
-            return Ok(Known::Answer(reply.text));
+        let unread = |e: LedgerError| Unanswered::Ledger(e.to_string());
+        if let Some(reply) = ledger.answer(&hash).map_err(unread)? {
+            return Ok(reply);
         }
-        let refused = ledger.refused_format(&hash)?;
-        Ok(refused.map_or(Known::Nothing, Known::FormatRefused))
+        Err(match ledger.refused_format(&hash).map_err(unread)? {
+            None => Unanswered::NotInLedger,
+            Some(message) => Unanswered::Failed {
+                code: CallErrorKind::FormatRejected.code(),
+                message,
+            },
+        })
     }
 }

@@ -382,6 +382,20 @@ impl Ledger {
         query().map_err(|e| self.failed(&e))
     }
 
+    /// Writes that a call's format is refused, without a call.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub fn refuse_format(&self, hash: &CallHash, message: &str) -> Result<(), LedgerError> {
+        let connection = self.connection();
+        let write = || {
+            connection
+                .prepare_cached("INSERT OR IGNORE INTO refused_formats VALUES (?1, ?2)")?
+                .execute([hash.as_str(), message])
+        };
+        write().map(|_| ()).map_err(|e| self.failed(&e))
+    }
+
     /// What this run has spent, by metric.
     ///
     /// # Errors

@@ -8,6 +8,7 @@
 //! Metrics, prompts and replies are pure; the service alone meets the network and the ledger.
 
 pub(crate) mod answers;
+pub(crate) mod asker;
 mod attempts;
 pub mod batch;
 mod breaker;
@@ -34,6 +35,7 @@ mod service;
 mod temperature;
 mod trace_judge;
 
+pub use asker::MOST_ROUNDS;
 pub use attempts::{Attempts, JudgeFailed, Outcome, Policy};
 pub use breaker::BreakerRules;
 pub use budget::{Budget, CapReached, Caps, SetAside, Spent};
@@ -42,9 +44,7 @@ pub use call::{
     usual_tokens,
 };
 pub use evidence::{ContextOverflow, Evidence, WhenTooLong};
-pub use judged_metric::{
-    JUDGED, Judged, JudgedMetric, Question, SYSTEM_MESSAGE, Step, judged_metric,
-};
+pub use judged_metric::{JUDGED, Judged, JudgedMetric, SYSTEM_MESSAGE, Stage, Step, judged_metric};
 pub use ledger::{
     BatchEnd, BatchRequest, BatchRows, CallLabel, Claim, InBatch, Ledger, LedgerError, OpenBatch,
     Spend, Taken,
@@ -63,4 +63,5 @@ pub use secret::{
 };
 pub use service::{CallCounts, JudgeService, ServiceParts, Unanswered};
 pub use temperature::Temperature;
-pub use trace_judge::{AskingRules, Followed, Known, MOST_ROUNDS, Unjudged, judge_trace};
+pub(crate) use trace_judge::follow;
+pub use trace_judge::{AskingRules, Unjudged, judge_trace};

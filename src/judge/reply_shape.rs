@@ -200,19 +200,13 @@ impl ReplyShape {
         let document = parse(json.as_bytes()).map_err(|problem| ReplyFault::NotJson {
             problem: problem.to_string(),
         })?;
-        let Json::Object(members) = document else {
-            return Err(wrong_type(
-                "the reply".to_owned(),
-                &document,
-                "one JSON object",
-            ));
-        };
+        if !matches!(document, Json::Object(_)) {
+            let at = "the reply".to_owned();
+            return Err(wrong_type(at, &document, "one JSON object"));
+        }
         let mut values = Map::new();
         for field in self.fields {
-            let value = members
-                .iter()
-                .find(|(key, _)| key == field.key)
-                .map(|(_, value)| value);
+            let value = document.get(field.key);
             values.insert(field.key.to_owned(), field.kind.read(field.key, value)?);
         }
         Ok(StageReply { values })

@@ -162,6 +162,9 @@ impl JudgeService {
     ) -> Result<Reply, Unanswered> {
         let endpoint = (self.parts.endpoint)(&call.model);
         let hash = call.hash(&endpoint);
+        if attempts.is_some() {
+            self.check_format(call, &endpoint, &hash)?;
+        }
         let slot = {
             let mut under_way = self
                 .under_way
@@ -221,14 +224,7 @@ impl JudgeService {
         let Some(judge) = &self.parts.judge else {
             return Err(Unanswered::NotInLedger);
         };
-        let state = {
-            let mut endpoints = self
-                .endpoints
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            let fresh = || Endpoint::new(self.parts.breaker, &self.parts.retries);
-            Arc::clone(endpoints.entry(endpoint.to_owned()).or_insert_with(fresh))
-        };
+        let state = self.endpoint(endpoint);
         let asking = Asking {
             call,
             endpoint,
@@ -260,6 +256,9 @@ impl JudgeService {
                 Sent::TakenElsewhere => continue,
                 Sent::Failed(error) => error,
             };
+            if error.kind == CallErrorKind::FormatRejected {
+                state.refusals.refuse_format(call, &error.message);
+            }
             if let Some(refusals) = asking.refusals {
                 refusals.failed(&call.model, &error, unconnected > 0);
                 asking.check()?;
@@ -283,6 +282,32 @@ impl JudgeService {
             self.in_time_for(&asking, self.rest(wait)).await??;
             attempt += 1;
         }
+    }
+
+    fn endpoint(&self, address: &str) -> Arc<Endpoint> {
+        let mut endpoints = self
+            .endpoints
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let fresh = || Endpoint::new(self.parts.breaker, &self.parts.retries);
+        Arc::clone(endpoints.entry(address.to_owned()).or_insert_with(fresh))
+    }
+
+    /// A reply format that the endpoint refused in this run is not sent there again: the ledger says so at once, as if it
+    /// had been.
+    fn check_format(&self, call: &Call, endpoint: &str, hash: &CallHash) -> Result<(), Unanswered> {
+        let Some(message) = self.endpoint(endpoint).refusals.format(call) else {
+            return Ok(());
+        };
+        let ledger = &self.parts.ledger;
+        if ledger.answer(hash).map_err(in_ledger)?.is_some() {
+            return Ok(());
+        }
+        ledger.refuse_format(hash, &message).map_err(in_ledger)?;
+        Err(Unanswered::Failed {
+            code: CallErrorKind::FormatRejected.code(),
+            message,
+        })
     }
 
     /// Sends a call once, when breaker, endpoint, budget, rates and other runs let it. The question is claimed only while it is

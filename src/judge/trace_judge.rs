@@ -1,16 +1,15 @@
 //! One trace through one judged metric: its questions become calls, the replies its score.
 
-mod known;
-
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-pub use known::{Followed, Known};
-
+use super::answers::Answers;
+use super::asker::{Asker, End, LookUp, Question, Seen, Source, Tries};
 use super::attempts::{Attempts, JudgeFailed, Outcome, Policy};
-use super::call::{Call, CallErrorKind, PromptLabel, ReplyFormat};
+use super::call::{Call, CallErrorKind, PromptLabel, Reply, ReplyFormat};
 use super::evidence::Evidence;
-use super::judged_metric::{Judged, JudgedMetric, Question, SYSTEM_MESSAGE, Step};
+use super::judged_metric::{Judged, JudgedMetric, SYSTEM_MESSAGE, Stage, Step};
 use super::ledger::CallLabel;
 use super::prompt::PromptError;
 use super::reply_shape::StageReply;
@@ -36,12 +35,9 @@ pub struct AskingRules {
     /// with one round more, a later run asks again where an earlier one got no usable reply.
     pub rounds: u32,
     /// A person asks anew for what could not be used: rounds whose replies are all the ledger's do not count, and one more is put, up
-    /// to [`MOST_ROUNDS`] in all.
+    /// to [`MOST_ROUNDS`](super::MOST_ROUNDS) in all.
     pub anew: bool,
 }
-
-/// Most rounds of a question that are ever looked at.
-pub const MOST_ROUNDS: u32 = 100;
 
 impl AskingRules {
     /// The model of a metric.
@@ -53,7 +49,7 @@ impl AskingRules {
     fn call(
         &self,
         metric: &str,
-        question: &Question,
+        stage: &Stage,
         structured: bool,
         (round, put): (u32, u32),
         repair: Option<&str>,
@@ -69,22 +65,22 @@ impl AskingRules {
             apart.push(metric.to_owned());
         }
         let user = match repair {
-            None => question.prompt.clone(),
-            Some(repair) => format!("{}\n\n{repair}", question.prompt),
+            None => stage.prompt.clone(),
+            Some(repair) => format!("{}\n\n{repair}", stage.prompt),
         };
         Call {
             model: self.model_of(metric).to_owned(),
             system: SYSTEM_MESSAGE.into(),
             user,
             format: structured.then(|| ReplyFormat {
-                name: question.prompt_name,
-                schema: Arc::new(question.shape.schema()),
+                name: stage.prompt_name,
+                schema: Arc::new(stage.shape.schema()),
             }),
             temperature: self.temperature.of(self.model_of(metric)),
             max_output_tokens: self.max_output_tokens,
             prompt: PromptLabel {
-                name: question.prompt_name,
-                version: question.prompt_version,
+                name: stage.prompt_name,
+                version: stage.prompt_version,
             },
             apart: apart.join(" "),
         }
@@ -103,6 +99,17 @@ pub struct Unjudged {
     pub pending: bool,
     /// The run must stop: its ledger can't be written.
     pub fatal: bool,
+}
+
+impl From<PromptError> for Unjudged {
+    fn from(broken: PromptError) -> Self {
+        Self {
+            code: "prompt".into(),
+            message: broken.to_string(),
+            pending: false,
+            fatal: false,
+        }
+    }
 }
 
 impl Unjudged {
@@ -140,91 +147,136 @@ pub async fn judge_trace(
     evidence: &Evidence,
     threshold: f64,
 ) -> Result<Judged, Unjudged> {
-    let broken = |e: PromptError| Unjudged {
-        code: "prompt".into(),
-        message: e.to_string(),
-        pending: false,
-        fatal: false,
+    let source = match rules.policy {
+        Policy::Production => Source::Service(service),
+        // Every failed call counts as a call of the stage.
+        Policy::Compat => Source::OneByOne(service),
+    };
+    judge_from(source, rules, metric, evidence, threshold).await
+}
+
+/// How far known answers bring a metric of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Followed {
+    pub seen: Seen,
+    /// Whether nothing is left to ask: the metric has its score, or all its tries are used up.
+    pub ended: bool,
+}
+
+/// Follows a metric of a trace as far as answers are known, without asking anybody.
+///
+/// # Errors
+/// If the ledger can't be read.
+pub(crate) fn follow(
+    answers: &Answers<'_>,
+    rules: &AskingRules,
+    metric: &dyn JudgedMetric,
+    evidence: &Evidence,
+) -> Result<Followed, Unjudged> {
+    let look_up = LookUp::new(answers);
+    // The threshold decides about success alone, and that is not looked at.
+    let judged = judge_from(Source::Ledger(&look_up), rules, metric, evidence, 0.5);
+    let ended = match futures::executor::block_on(judged) {
+        Err(e) if e.fatal => return Err(e),
+        Err(e) => !e.pending,
+        Ok(_) => true,
+    };
+    let seen = look_up.seen();
+    Ok(Followed { seen, ended })
+}
+
+async fn judge_from(
+    source: Source<'_>,
+    rules: &AskingRules,
+    metric: &dyn JudgedMetric,
+    evidence: &Evidence,
+    threshold: f64,
+) -> Result<Judged, Unjudged> {
+    let asker = Asker {
+        source,
+        rounds: rules.rounds,
+        anew: rules.anew,
     };
     let mut replies: Vec<StageReply> = Vec::new();
     loop {
-        match metric.next(evidence, threshold, &replies).map_err(broken)? {
+        match metric.next(evidence, threshold, &replies)? {
             Step::Done(judged) => return Ok(judged),
-            Step::Ask(question) => {
-                let reply = put(service, rules, metric.name(), &question).await?;
-                replies.push(reply);
+            Step::Ask(stage) => {
+                let question = StageQuestion {
+                    rules,
+                    metric: metric.name(),
+                    stage: &stage,
+                };
+                replies.push(asker.put(&question).await?);
             }
         }
     }
 }
 
-/// Puts a question in as many rounds as it takes and the rules allow.
-async fn put(
-    service: &JudgeService,
-    rules: &AskingRules,
-    metric: &str,
-    question: &Question,
-) -> Result<StageReply, Unjudged> {
-    let mut round = 0;
-    let mut asked = false;
-    loop {
-        let end = put_once(service, rules, metric, question, round, &mut asked).await;
-        let more = round + 1 < rules.rounds || (rules.anew && !asked && round + 1 < MOST_ROUNDS);
-        match end {
-            Err(e) if e.code == JudgeFailed::CODE && more => round += 1,
-            end => return end,
+/// A stage of a metric as a question.
+struct StageQuestion<'q> {
+    rules: &'q AskingRules,
+    metric: &'static str,
+    stage: &'q Stage,
+}
+
+impl Question for StageQuestion<'_> {
+    type Output = Result<StageReply, Unjudged>;
+
+    fn label(&self) -> CallLabel<'_> {
+        CallLabel {
+            metric: self.metric,
+            stage: self.stage.name,
+        }
+    }
+
+    fn tries(&self, round: u32) -> impl Tries<Output = Self::Output> {
+        StageTries {
+            question: self,
+            round,
+            attempts: Attempts::new(self.rules.policy, self.stage.shape),
+            cause: None,
+            cut_off: false,
         }
     }
 }
 
-/// Puts one question until its reply has the shape that it must have, or all attempts are used up. Notes in `asked` whether a call
-/// was sent in this run.
-async fn put_once(
-    service: &JudgeService,
-    rules: &AskingRules,
-    metric: &str,
-    question: &Question,
+struct StageTries<'q> {
+    question: &'q StageQuestion<'q>,
     round: u32,
-    asked: &mut bool,
-) -> Result<StageReply, Unjudged> {
-    let mut attempts = Attempts::new(rules.policy, question.shape);
-    let label = CallLabel {
-        metric,
-        stage: question.stage,
-    };
-    // The cause of a failed call is more to the point than that there was no usable reply.
-    let mut cause = None;
-    let mut cut_off = false;
-    while let Some(form) = attempts.next_call() {
-        let repair = match &form.repair {
-            None => None,
-            Some(invalid) => Some(invalid.message().map_err(|e| Unjudged {
-                code: "prompt".into(),
-                message: e.to_string(),
-                pending: false,
-                fatal: false,
-            })?),
+    attempts: Attempts,
+    /// The cause of a failed call is more to the point than that there was no usable reply.
+    cause: Option<Unjudged>,
+    cut_off: bool,
+}
+
+impl Tries for StageTries<'_> {
+    type Output = Result<StageReply, Unjudged>;
+
+    fn next_call(&mut self) -> ControlFlow<Self::Output, Option<Call>> {
+        let Some(form) = self.attempts.next_call() else {
+            return ControlFlow::Continue(None);
         };
-        let call = rules.call(
+        let repair = form.repair.as_ref().map(|invalid| invalid.message());
+        let repair = match repair.transpose() {
+            Ok(repair) => repair,
+            Err(e) => return ControlFlow::Break(Err(e.into())),
+        };
+        let put = (self.round, self.attempts.calls());
+        let StageQuestion {
+            rules,
             metric,
-            question,
-            form.structured,
-            (round, attempts.calls()),
-            repair.as_deref(),
-        );
-        let answer = match rules.policy {
-            Policy::Production => service.answer(&call, label).await,
-            // Every failed call counts as a call of the stage.
-            Policy::Compat => service.answer_to_one_call(&call, label).await,
-        };
-        if rules.anew && !*asked {
-            let sent = service.asked_here(&call);
-            *asked = sent.map_err(|e| Unjudged::of(&e))?;
-        }
+            stage,
+        } = self.question;
+        let call = rules.call(metric, stage, form.structured, put, repair.as_deref());
+        ControlFlow::Continue(Some(call))
+    }
+
+    fn take(&mut self, _: Call, answer: Result<Reply, Unanswered>) -> ControlFlow<Self::Output> {
         let outcome = match answer {
             Ok(reply) => {
-                cause = None;
-                cut_off = reply.cut_off;
+                self.cause = None;
+                self.cut_off = reply.cut_off;
                 Outcome::Answer(reply.text)
             }
             Err(Unanswered::Failed { code, message }) => {
@@ -232,31 +284,38 @@ async fn put_once(
                     code,
                     message: message.clone(),
                 };
-                cause = Some(Unjudged::of(&failed));
+                self.cause = Some(Unjudged::of(&failed));
                 match code == CallErrorKind::FormatRejected.code() {
                     true => Outcome::FormatRefused(message),
                     false => Outcome::Failed(message),
                 }
             }
-            Err(unanswered) => return Err(Unjudged::of(&unanswered)),
+            Err(unanswered) => return ControlFlow::Break(Err(Unjudged::of(&unanswered))),
         };
-        attempts.record(outcome);
+        self.attempts.record(outcome);
+        ControlFlow::Continue(())
     }
-    attempts
-        .into_reply()
-        .map_err(|failed| match (cause, rules.policy) {
+
+    fn end(self) -> End<Self::Output> {
+        let failed = match self.attempts.into_reply() {
+            Ok(reply) => return End::Final(Ok(reply)),
+            Err(failed) => failed,
+        };
+        match (self.cause, self.question.rules.policy) {
             // PandaProbe knows one code for all of them.
-            (Some(cause), Policy::Production) => cause,
-            _ => Unjudged {
-                code: JudgeFailed::CODE.into(),
-                message: match cut_off {
-                    true => format!(
-                        "{failed}; it reached the largest size of a reply: raise --judge-max-output"
-                    ),
-                    false => failed.to_string(),
-                },
-                pending: false,
-                fatal: false,
-            },
-        })
+            (Some(cause), Policy::Production) => End::Final(Err(cause)),
+            _ => {
+                let hint = match self.cut_off {
+                    true => "; it reached the largest size of a reply: raise --judge-max-output",
+                    false => "",
+                };
+                End::Unusable(Err(Unjudged {
+                    code: JudgeFailed::CODE.into(),
+                    message: format!("{failed}{hint}"),
+                    pending: false,
+                    fatal: false,
+                }))
+            }
+        }
+    }
 }

@@ -187,7 +187,7 @@ impl fmt::Display for Cadence {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::selection::{format_instant, parse_instant};
+    use crate::text::{format_instant, parse_instant};
     use proptest::prelude::*;
 
     fn at(text: &str) -> DateTime<Utc> {

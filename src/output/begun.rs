@@ -11,7 +11,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::output::directory::{name_of, parent_of};
-use crate::selection::instant;
+use crate::text::instant;
 
 /// In the hidden names of records.
 const RECORD: &str = ".nightmill-run-";

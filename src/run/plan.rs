@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::conversation::{Listener, from_traces};
-use crate::judge::{JudgedMetric, Price, Usage};
+use crate::judge::{JudgedMetric, Price, Usage, follow};
 use crate::output::RunError;
 use crate::run::engine::runtime;
 use crate::run::judging::request::JudgeRequest;
@@ -119,17 +119,15 @@ pub fn plan(request: &ScoreRequest, judge: &JudgeRequest) -> Result<PlanSummary,
                 if given.has(&trace_id, metric.name()) {
                     continue;
                 }
-                let asking = &judge.asking;
-                let followed = asking.follow(*metric, &evidence, |call| {
-                    answers.known(call).map_err(RunError::from)
-                })?;
-                let Some(prompt) = followed.first_prompt_tokens else {
+                let followed = follow(&answers, &judge.asking, *metric, &evidence);
+                let followed = followed.map_err(|e| RunError::Plan(e.message))?;
+                let Some(prompt) = followed.seen.first_prompt_tokens else {
                     continue;
                 };
                 let calls = metric.most_calls() as u64 - shared(judge, &metrics, *metric);
                 planned.traces += 1;
                 planned.calls += calls;
-                let known = followed.answered.min(calls);
+                let known = followed.seen.answered.min(calls);
                 planned.known += known;
                 // A stage that shows the trace again costs as much as the first; one that does not, less.
                 planned.prompt_tokens += prompt * calls;

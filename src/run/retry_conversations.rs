@@ -6,9 +6,10 @@
 use std::ops::ControlFlow;
 
 use crate::conversation::from_traces::Conversation;
-use crate::conversation::look_up::{State, look_up};
+use crate::conversation::verdict_question::Asked;
 use crate::conversation::{ConversationRequest, Listener, from_traces};
 use crate::judge::answers::Answers;
+use crate::judge::asker::{LookUp, Source};
 use crate::output::{RunError, Status};
 use crate::run::ScoreRequest;
 use crate::run::judging::request::JudgeRequest;
@@ -87,7 +88,13 @@ impl Old<'_> {
         if self.retry.status(&session) != Some(Status::Success) {
             return Ok(true);
         }
-        let found = look_up(self.conversations, &self.answers, case, turns)?;
-        Ok(found.is_ok_and(|found| found.state == State::Answered))
+        let look_up = LookUp::new(&self.answers);
+        let asked = self
+            .conversations
+            .ask(Source::Ledger(&look_up), case, turns);
+        Ok(match futures::executor::block_on(asked)? {
+            Asked::Answered(_, answer) => answer.1.judge_error.is_none(),
+            _ => false,
+        })
     }
 }

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use super::{optional_instant, parse_instant};
+use crate::text::{optional_instant, parse_instant};
 use crate::trace::{canonical_trace_id, label};
 
 /// The state of a trace.
@@ -339,7 +339,7 @@ mod tests {
             serde_json::json!({"started_at": "soon", "status": "error", "tags": "b"})
         ));
     }
-    use crate::selection::parse_instant;
+    use crate::text::parse_instant;
 
     const UUID: &str = "41637175-2745-49c5-9b57-e656eb7a20f4";
 

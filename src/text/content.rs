@@ -12,7 +12,7 @@ use super::serialise::to_text;
 pub fn content_of(value: &Json) -> String {
     let mut pieces = Vec::new();
     match value {
-        Json::Object(members) => match (member(members, "messages"), member(members, "content")) {
+        Json::Object(_) => match (value.get("messages"), value.get("content")) {
             (Some(Json::Array(messages)), _) => {
                 messages.iter().for_each(|m| push_message(&mut pieces, m))
             }
@@ -28,12 +28,12 @@ pub fn content_of(value: &Json) -> String {
 }
 
 fn is_message(value: &Json) -> bool {
-    matches!(value, Json::Object(members) if member(members, "content").is_some())
+    value.get("content").is_some()
 }
 
 fn push_message(pieces: &mut Vec<String>, message: &Json) {
     let content = match message {
-        Json::Object(members) => member(members, "content"),
+        Json::Object(_) => message.get("content"),
         other => Some(other),
     };
     match content {
@@ -41,10 +41,9 @@ fn push_message(pieces: &mut Vec<String>, message: &Json) {
         Some(Json::Array(parts)) => {
             for part in parts {
                 match part {
-                    Json::Object(members) => {
-                        if let Some(Json::String(text)) = member(members, "text") {
-                            pieces.push(text.clone());
-                        }
+                    Json::Object(_) => {
+                        let text = part.get("text").and_then(Json::text);
+                        pieces.extend(text.map(str::to_owned));
                     }
                     other => pieces.push(to_text(other)),
                 }
@@ -52,10 +51,6 @@ fn push_message(pieces: &mut Vec<String>, message: &Json) {
         }
         Some(other) => pieces.push(to_text(other)),
     }
-}
-
-fn member<'a>(members: &'a [(String, Json)], key: &str) -> Option<&'a Json> {
-    members.iter().find(|(k, _)| k == key).map(|(_, v)| v)
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! JSON documents with everything the serialisation rule needs: stored key order, exact integers
-//! and the non-standard number literals.
+//! JSON documents with everything that writing them again needs: stored key order, numbers as they were written, and the
+//! literals that are no JSON and occur all the same.
 
 use jiter::{Jiter, Peek};
+use serde_json::Value;
 
 /// Deeper documents are refused: PandaProbe sets no depth, the stack does.
 const MAX_DEPTH: usize = 200;
@@ -16,14 +17,130 @@ pub enum Json {
     Bool(bool),
     /// A number without fraction and exponent, as its digits; the reader takes up to 4300 of them.
     Integer(String),
-    /// Any other number, read as f64; may be infinite or NaN.
-    Float(f64),
+    /// Any other number, as it was written; may be `NaN`, or too large for f64.
+    Float(String),
     /// A string, escapes resolved.
     String(String),
     /// An array.
     Array(Vec<Json>),
     /// An object in stored order, keys distinct.
     Object(Vec<(String, Json)>),
+}
+
+impl Json {
+    /// A number that was read as one.
+    pub fn of_f64(number: f64) -> Self {
+        Self::Float(number.to_string())
+    }
+
+    /// The member of this name; none if this is no object.
+    pub fn get(&self, name: &str) -> Option<&Self> {
+        let Self::Object(members) = self else {
+            return None;
+        };
+        let found = members.iter().find(|(key, _)| key == name);
+        found.map(|(_, value)| value)
+    }
+
+    /// The text of a string.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The items of an array.
+    pub fn items(&self) -> Option<&[Self]> {
+        match self {
+            Self::Array(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    /// The nearest f64 of a number, infinite where it is too large.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Self::Integer(literal) | Self::Float(literal) => literal.parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// False for null, false, zero and whatever is empty.
+    pub fn is_truthy(&self) -> bool {
+        match self {
+            Self::Null => false,
+            Self::Bool(value) => *value,
+            Self::Integer(_) | Self::Float(_) => self.number() != Some(0.0),
+            Self::String(text) => !text.is_empty(),
+            Self::Array(items) => !items.is_empty(),
+            Self::Object(members) => !members.is_empty(),
+        }
+    }
+
+    /// JSON text without spaces: numbers as written, characters beyond ASCII as themselves.
+    pub fn compact(&self) -> String {
+        let mut out = String::new();
+        self.write(&mut out);
+        out
+    }
+
+    fn write(&self, out: &mut String) {
+        let quoted = |text: &str| Value::from(text).to_string();
+        match self {
+            Self::Null => out.push_str("null"),
+            Self::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
+            Self::Integer(literal) | Self::Float(literal) => out.push_str(literal),
+            Self::String(text) => out.push_str(&quoted(text)),
+            Self::Array(items) => {
+                out.push('[');
+                for (i, item) in items.iter().enumerate() {
+                    out.push_str(if i > 0 { "," } else { "" });
+                    item.write(out);
+                }
+                out.push(']');
+            }
+            Self::Object(members) => {
+                out.push('{');
+                for (i, (key, value)) in members.iter().enumerate() {
+                    out.push_str(if i > 0 { "," } else { "" });
+                    out.push_str(&quoted(key));
+                    out.push(':');
+                    value.write(out);
+                }
+                out.push('}');
+            }
+        }
+    }
+}
+
+/// A value for documents. Whole numbers beyond 64 bits and numbers that are not finite become text.
+impl From<Json> for Value {
+    fn from(json: Json) -> Self {
+        match json {
+            Json::Null => Self::Null,
+            Json::Bool(value) => value.into(),
+            Json::Integer(digits) => match (digits.parse::<i64>(), digits.parse::<u64>()) {
+                (Ok(number), _) => number.into(),
+                (_, Ok(number)) => number.into(),
+                _ => digits.into(),
+            },
+            Json::Float(literal) => {
+                let number = literal.parse().unwrap_or(f64::NAN);
+                let finite = serde_json::Number::from_f64(number).map(Self::Number);
+                finite.unwrap_or_else(|| number.to_string().into())
+            }
+            Json::String(text) => text.into(),
+            Json::Array(items) => items.into_iter().map(Self::from).collect(),
+            Json::Object(members) => {
+                let members = members.into_iter();
+                members
+                    .map(|(key, value)| (key, value.into()))
+                    .collect::<serde_json::Map<_, _>>()
+                    .into()
+            }
+        }
+    }
 }
 
 /// Why a cell is not a JSON document (status code `invalid_json`).
@@ -39,7 +156,18 @@ pub struct JsonError {
 /// # Errors
 /// [`JsonError`] with the position of the first problem.
 pub fn parse(json: &[u8]) -> Result<Json, JsonError> {
-    let mut reader = Jiter::new(json).with_allow_inf_nan();
+    read_document(Jiter::new(json).with_allow_inf_nan())
+}
+
+/// The same without the literals that are no JSON.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_strict(json: &str) -> Result<Json, JsonError> {
+    read_document(Jiter::new(json.as_bytes()))
+}
+
+fn read_document(mut reader: Jiter<'_>) -> Result<Json, JsonError> {
     let first = reader.peek().map_err(|e| error(&reader, &e))?;
     let value = read_value(&mut reader, first, 0)?;
     reader.finish().map_err(|e| error(&reader, &e))?;
@@ -139,23 +267,21 @@ fn read_value(reader: &mut Jiter<'_>, peek: Peek, depth: usize) -> Result<Json, 
 }
 
 fn read_number(digits: &[u8]) -> Result<Json, JsonError> {
-    let text = String::from_utf8_lossy(digits);
-    let value = match text.as_ref() {
-        "NaN" | "-NaN" => f64::NAN,
-        "Infinity" => f64::INFINITY,
-        "-Infinity" => f64::NEG_INFINITY,
-        number if number.bytes().all(|b| b == b'-' || b.is_ascii_digit()) => {
-            return Ok(Json::Integer(if number == "-0" {
-                "0".into()
-            } else {
-                number.into()
-            }));
+    let literal = String::from_utf8_lossy(digits);
+    let is_integer = literal.bytes().all(|b| b == b'-' || b.is_ascii_digit());
+    Ok(match literal.as_ref() {
+        "-0" => Json::Integer("0".into()),
+        integer if is_integer => Json::Integer(integer.into()),
+        // As Python reads it.
+        "-NaN" => Json::Float("NaN".into()),
+        number => {
+            let read = number.parse::<f64>();
+            read.map_err(|_| JsonError {
+                reason: format!("bad number `{number}`"),
+            })?;
+            Json::Float(number.into())
         }
-        number => number.parse::<f64>().map_err(|_| JsonError {
-            reason: format!("bad number `{number}`"),
-        })?,
-    };
-    Ok(Json::Float(value))
+    })
 }
 
 /// Object members with the rule for repeated keys. Small objects are searched, large ones indexed,
@@ -257,5 +383,53 @@ mod tests {
         let digits = "9".repeat(4300);
         assert_eq!(parse(digits.as_bytes()).unwrap(), Json::Integer(digits));
         assert!(parse("9".repeat(4400).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn strict_documents_have_no_literals_of_their_own() {
+        for bad in [
+            "NaN",
+            "[Infinity]",
+            "-Infinity",
+            "+1",
+            "1.",
+            ".5",
+            "1e",
+            "\"\n\"",
+            "truefalse",
+        ] {
+            assert!(parse_strict(bad).is_err(), "{bad:?} was accepted");
+        }
+        let bad = [
+            "\"\\x\"",
+            "\"\\u12\"",
+            "\"\\udc00\"",
+            "\"\\ud800\\u0041\"",
+            "\u{a0}1",
+        ];
+        for bad in bad {
+            assert!(parse_strict(bad).is_err(), "{bad:?} was accepted");
+        }
+        let json = parse_strict(r#" {"a": 1, "b": "\u00e9\ud83d\ude00\/\n", "a": 2} "#).unwrap();
+        assert_eq!(json.get("a").unwrap().number(), Some(2.0));
+        assert_eq!(json.get("b").unwrap().text(), Some("é😀/\n"));
+        assert_eq!(json.get("c"), None);
+    }
+
+    #[test]
+    fn compact_text_keeps_digits_order_and_letters() {
+        let text =
+            r#"{ "z" : 12345678901234567890123, "a": [ 1.10, "\u00e9\"" , null, true ], "e": {} }"#;
+        let compact = r#"{"z":12345678901234567890123,"a":[1.10,"é\"",null,true],"e":{}}"#;
+        assert_eq!(parse_strict(text).unwrap().compact(), compact);
+    }
+
+    #[test]
+    fn numbers_are_binary64_and_too_large_ones_infinite() {
+        let number = |text: &str| parse_strict(text).unwrap().number().unwrap();
+        assert_eq!(number("9007199254740993"), 9007199254740992.0);
+        assert_eq!(number("1e999"), f64::INFINITY);
+        assert_eq!(number("-1e999"), f64::NEG_INFINITY);
+        assert_eq!(number("-0.0E+2"), 0.0);
     }
 }

@@ -1,16 +1,19 @@
-//! Texts: from cell values to what is embedded, and from texts to word sets and identities.
+//! Texts: from cell values to what is embedded, and from texts to word sets, identities and points in time.
 //!
 //! Nothing here reads files or knows models. What becomes of a value is what PandaProbe makes of it.
 
 mod content;
 mod identity;
 mod json;
+mod moment;
 mod serialise;
 mod word_set;
 
 pub use content::content_of;
 pub use identity::TextId;
-pub use json::{Json, JsonError, parse, parse_members};
+pub use json::{Json, JsonError, parse, parse_members, parse_strict};
+pub use moment::{InstantError, format_instant, parse_instant};
+pub(crate) use moment::{instant, optional_instant};
 pub use serialise::{push_json_string, push_number, to_text};
 pub use word_set::{WordSet, jaccard_of_texts, words};
 

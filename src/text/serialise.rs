@@ -22,7 +22,7 @@ fn push_value(out: &mut String, value: &Json) {
         Json::Bool(true) => out.push_str("true"),
         Json::Bool(false) => out.push_str("false"),
         Json::Integer(digits) => out.push_str(digits),
-        Json::Float(number) => push_number(out, *number),
+        Json::Float(literal) => push_number(out, literal.parse().unwrap_or(f64::NAN)),
         Json::String(text) => push_json_string(out, text),
         Json::Array(items) => {
             out.push('[');

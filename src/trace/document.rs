@@ -210,7 +210,7 @@ impl DocumentSource {
             .collect();
         let row = |row: u64, value: &Cells<'_>| {
             // A cell that can't become a value reads as missing.
-            found(row, &mut |column| value(column)?.ok().map(of_json))
+            found(row, &mut |column| value(column)?.ok().map(Value::from))
         };
         parquet.read_values(&columns, rows, row, |e| self.broken(e))
     }
@@ -232,7 +232,7 @@ impl DocumentSource {
             let wanted = rows.is_none_or(|rows| rows.binary_search(&number).is_ok());
             if let (Ok(line), true) = (line, wanted) {
                 flow = found(number, &mut |column| {
-                    Some(of_json(line.member(column).clone()))
+                    Some(line.member(column).clone().into())
                 });
             }
             let more = rows.is_none_or(|rows| rows.last().is_some_and(|last| number < *last));
@@ -310,30 +310,8 @@ fn id_text(value: &Value) -> Option<String> {
 /// JSON text as its value if it is an object or list, else as it is.
 pub(super) fn parsed(text: String) -> Value {
     match crate::text::parse(text.as_bytes()) {
-        Ok(json @ (Json::Array(_) | Json::Object(_))) => of_json(json),
+        Ok(json @ (Json::Array(_) | Json::Object(_))) => json.into(),
         _ => Value::String(text),
-    }
-}
-
-/// A value for documents. Whole numbers beyond 64 bits and numbers that are not finite become text.
-pub(super) fn of_json(json: Json) -> Value {
-    match json {
-        Json::Null => Value::Null,
-        Json::Bool(value) => Value::Bool(value),
-        Json::Integer(digits) => match (digits.parse::<i64>(), digits.parse::<u64>()) {
-            (Ok(number), _) => number.into(),
-            (_, Ok(number)) => number.into(),
-            _ => Value::String(digits),
-        },
-        Json::Float(number) => serde_json::Number::from_f64(number)
-            .map_or_else(|| Value::String(number.to_string()), Value::Number),
-        Json::String(text) => Value::String(text),
-        Json::Array(items) => items.into_iter().map(of_json).collect(),
-        Json::Object(members) => members
-            .into_iter()
-            .map(|(key, value)| (key, of_json(value)))
-            .collect::<Map<_, _>>()
-            .into(),
     }
 }
 

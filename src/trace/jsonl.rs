@@ -192,7 +192,7 @@ impl Line {
         for name in &wanted.signals {
             into.push(match self.member(name) {
                 Json::Null => None,
-                Json::Float(x) => Some(*x),
+                Json::Float(literal) => literal.parse().ok(),
                 Json::Integer(digits) => digits.parse().ok(),
                 _ => return Err(format!("`{name}` is not a number")),
             });
@@ -245,8 +245,8 @@ impl Line {
                     .parse()
                     .map_err(|_| format!("{digits} is no time"))
                     .and_then(|count| unit.moment(count)),
-                Json::Float(count) if let Some(unit) = map.time_unit() => {
-                    unit.moment_of_float(*count)
+                Json::Float(literal) if let Some(unit) = map.time_unit() => {
+                    unit.moment_of_float(literal.parse().unwrap_or(f64::NAN))
                 }
                 Json::Integer(_) | Json::Float(_) => Err(
                     "a number; say what it counts since 1970 with --time-unit s, ms, us or ns"

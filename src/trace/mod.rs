@@ -16,6 +16,7 @@ mod quarantine;
 mod schema;
 mod session_key;
 mod source;
+mod span;
 mod table;
 mod trace_id;
 mod undeclared_json;
@@ -31,6 +32,8 @@ pub(crate) use schema::nearest;
 pub use schema::{ColumnMap, TextEncoding, TraceColumns, canonical_schema};
 pub(crate) use session_key::SessionKey;
 pub use source::{BatchLimits, OnBadFile, ReadOptions, TextAt, Texts, TraceSource};
+pub(crate) use span::json_text;
+pub use span::{Span, ToolCall};
 pub use table::{BadRow, RowAt, RowRun, TableColumns, TableRow, TableSource, push_row};
 pub use trace_id::canonical_trace_id;
 

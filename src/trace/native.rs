@@ -60,9 +60,11 @@ pub(super) fn value(array: &dyn Array, row: usize) -> Result<Json, String> {
     Ok(match array.data_type() {
         DataType::Null => Json::Null,
         DataType::Boolean => Json::Bool(array.as_boolean().value(row)),
-        DataType::Float16 => Json::Float(array.as_primitive::<Float16Type>().value(row).to_f64()),
-        DataType::Float32 => Json::Float(f64::from(array.as_primitive::<Float32Type>().value(row))),
-        DataType::Float64 => Json::Float(array.as_primitive::<Float64Type>().value(row)),
+        DataType::Float16 => Json::of_f64(array.as_primitive::<Float16Type>().value(row).to_f64()),
+        DataType::Float32 => {
+            Json::of_f64(f64::from(array.as_primitive::<Float32Type>().value(row)))
+        }
+        DataType::Float64 => Json::of_f64(array.as_primitive::<Float64Type>().value(row)),
         DataType::Utf8 => Json::String(array.as_string::<i32>().value(row).to_owned()),
         DataType::LargeUtf8 => Json::String(array.as_string::<i64>().value(row).to_owned()),
         DataType::Utf8View => Json::String(array.as_string_view().value(row).to_owned()),

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::TraceError;
 use super::discover::{SourceFile, SourceFormat};
-use super::document::{of_json, parsed};
+use super::document::parsed;
 use super::jsonl::{self, Line, LineAt, Wanted};
 use super::native;
 use super::parquet_file::{Cells, ParquetFile};
@@ -412,12 +412,15 @@ impl TableSource {
                     }
                 }
                 // Writers that know no null in columns of numbers write NaN, and whole numbers as floats.
-                Json::Float(number) if number.is_nan() => continue,
-                Json::Float(number) if number.fract() == 0.0 && number.abs() < 9e15 => {
-                    Value::from(number as i64)
-                }
+                Json::Float(literal) => match literal.parse::<f64>() {
+                    Ok(number) if number.is_nan() => continue,
+                    Ok(number) if number.fract() == 0.0 && number.abs() < 9e15 => {
+                        Value::from(number as i64)
+                    }
+                    _ => Json::Float(literal).into(),
+                },
                 Json::String(text) if self.columns.structured.contains(name) => parsed(text),
-                other => of_json(other),
+                other => other.into(),
             };
             cells.insert((*name).to_owned(), found);
         }

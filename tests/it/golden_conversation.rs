@@ -1,28 +1,12 @@
 //! Golden rows of the conversation judge, all tiers.
 
-use std::collections::BTreeSet;
-use std::path::Path;
-
 use nightmill::conversation::{
     CaseLatency, CaseResult, Catalogue, ComparedCase, CustomMetric, JudgeConfig, JudgeError,
     ReplyFences, RunBars, Selection, Thresholds, Verdict, case_passed, compare, summarise,
 };
 use serde_json::{Map, Value, json};
 
-/// The rows of a file. There must be at least as many as there were when this test was written.
-fn rows(file: &str, at_least: usize) -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/golden/connexity")
-        .join(file);
-    let text = std::fs::read_to_string(path).unwrap();
-    let rows: Vec<Value> = text
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    let ids: BTreeSet<String> = rows.iter().map(|row| row["id"].to_string()).collect();
-    assert!(ids.len() >= at_least, "{file} has {} rows", ids.len());
-    rows
-}
+use crate::support::golden;
 
 /// Numbers within 1e-9, relative 1e-12 above 1; everything else exactly, but for the members that the expected values of
 /// a file leave out.
@@ -49,7 +33,7 @@ fn same(found: &Value, expected: &Value, left_out: &[&str]) -> bool {
 /// Compares what was found with `expect` of each row, and reports all rows that differ.
 fn check(file: &str, at_least: usize, left_out: &[&str], found: impl Fn(&Value) -> Value) {
     let mut wrong = Vec::new();
-    for row in rows(file, at_least) {
+    for row in golden(&format!("connexity/{file}"), at_least) {
         let found = found(&row);
         let expected = &row["expect"];
         if !same(&found, expected, left_out) {
@@ -185,7 +169,7 @@ fn replies() {
 #[test]
 fn removing_fences_changes_fenced_replies_alone() {
     let mut fenced = 0;
-    for row in rows("parse.jsonl", 78) {
+    for row in golden("connexity/parse.jsonl", 78) {
         let found = parsed(&row, ReplyFences::Strip);
         if row["raw"].as_str().unwrap().starts_with("```") {
             assert_eq!(
@@ -203,7 +187,7 @@ fn removing_fences_changes_fenced_replies_alone() {
             );
         }
     }
-    assert_eq!(fenced, 1);
+    assert!(fenced > 0, "no reply stands between fences");
 }
 
 #[test]

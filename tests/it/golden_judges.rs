@@ -40,7 +40,7 @@ fn evaluate(record: &Value) -> (Result<Judged, &'static str>, Vec<Value>) {
         let mut attempts = Attempts::new(Policy::Compat, question.shape);
         while let Some(call) = attempts.next_call() {
             assert_eq!(call.repair, None, "{}", record["id"]);
-            let (stage, structured) = (question.stage, call.structured);
+            let (stage, structured) = (question.name, call.structured);
             calls.push(json!({"stage": stage, "structured": structured, "model": model}));
             let reply = script
                 .pop_front()
@@ -62,8 +62,7 @@ fn evaluate(record: &Value) -> (Result<Judged, &'static str>, Vec<Value>) {
 
 #[test]
 fn judges_match_every_record() {
-    let records = golden("judges.jsonl");
-    assert_eq!(records.len(), 76);
+    let records = golden("pandaprobe/judges.jsonl", 76);
     for record in records {
         let (what, expected) = (record["id"].to_string(), &record["expected"]);
         let (result, calls) = evaluate(&record);

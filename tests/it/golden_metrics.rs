@@ -24,7 +24,7 @@ fn text(value: &Value) -> String {
 
 #[test]
 fn to_text_matches_every_record_exactly() {
-    for record in golden("to_text.jsonl") {
+    for record in golden("pandaprobe/to_text.jsonl", 128) {
         let got = TextMode::Compat
             .text_of(record["value_json"].as_str().unwrap().as_bytes())
             .unwrap();
@@ -40,7 +40,7 @@ fn to_text_matches_every_record_exactly() {
 
 #[test]
 fn jaccard_matches_every_record_exactly() {
-    for record in golden("jaccard.jsonl") {
+    for record in golden("pandaprobe/jaccard.jsonl", 126) {
         let (a, b) = (record["a"].as_str().unwrap(), record["b"].as_str().unwrap());
         for (text, expected) in [(a, &record["tokens_a"]), (b, &record["tokens_b"])] {
             let set: std::collections::BTreeSet<String> = words(text).into_iter().collect();
@@ -72,7 +72,7 @@ fn jaccard_matches_every_record_exactly() {
 #[test]
 fn coherence_matches_every_record() {
     for (model, tolerance) in reference_models() {
-        for record in golden("coherence.jsonl") {
+        for record in golden("pandaprobe/coherence.jsonl", 133) {
             let (input, output) = (text(&record["input"]), text(&record["output"]));
             let gap = (!input.is_empty() && !output.is_empty()).then(|| {
                 let (a, b) = (vector(&model, &input), vector(&model, &output));
@@ -125,7 +125,7 @@ impl Embedded {
 #[test]
 fn loop_detection_matches_every_record() {
     for (model, tolerance) in reference_models() {
-        for record in golden("loop_detection.jsonl") {
+        for record in golden("pandaprobe/loop_detection.jsonl", 121) {
             let earlier = record["previous_outputs"].as_array().unwrap();
             let window = &earlier[earlier.len().saturating_sub(DEFAULT_WINDOW)..];
             let window: Vec<_> = window
@@ -233,7 +233,7 @@ fn with_session(
 
 #[test]
 fn agent_reliability_matches_every_record_exactly() {
-    for record in golden("agent_reliability.jsonl") {
+    for record in golden("pandaprobe/agent_reliability.jsonl", 92) {
         with_session(&record, |session, weights| {
             let got = agent_reliability(session, weights);
             (got.score, got.metadata, got.reason)
@@ -243,7 +243,7 @@ fn agent_reliability_matches_every_record_exactly() {
 
 #[test]
 fn agent_consistency_matches_every_record_exactly() {
-    for record in golden("agent_consistency.jsonl") {
+    for record in golden("pandaprobe/agent_consistency.jsonl", 92) {
         with_session(&record, |session, weights| {
             let got = agent_consistency(session, weights);
             (got.score, got.metadata, got.reason)

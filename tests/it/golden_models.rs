@@ -7,7 +7,7 @@ use nightmill::encoder::cpu::Level;
 use nightmill::model::{Model, ModelFolder};
 use serde_json::Value;
 
-use crate::support::{golden, reference_models, root, vector};
+use crate::support::{golden, golden_path, reference_models, root, vector};
 
 fn vector_of(value: &Value) -> Vec<f32> {
     serde_json::from_value(value.clone()).unwrap()
@@ -34,7 +34,7 @@ fn the_tokenizer_gives_the_reference_ids_and_the_model_the_reference_vectors() {
         } else {
             (1e-3, 0.999_99)
         };
-        for record in golden("embeddings.jsonl") {
+        for record in golden("pandaprobe/embeddings.jsonl", 47) {
             let text = record["text"].as_str().unwrap();
             let ids: Vec<u32> = serde_json::from_value(record["token_ids"].clone()).unwrap();
             assert_eq!(model.tokenizer.ids(text).unwrap(), ids, "{}", record["id"]);
@@ -107,7 +107,8 @@ fn sentence_transformers_folders_give_their_vectors_at_every_level() {
     let folders = root().join("tests/golden/sentence-transformers");
     let mut checked = 0;
     for entry in std::fs::read_dir(folders).unwrap() {
-        let folder = entry.unwrap().path();
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let folder = golden_path(&format!("sentence-transformers/{name}"));
         for (at, model) in everywhere(&folder) {
             check_folder(&folder, &at, &model);
             checked += 1;
@@ -149,7 +150,7 @@ fn folder_around(weights: &Path, pooling: &str) -> tempfile::TempDir {
 
 #[test]
 fn bare_bert_weights_give_pytorchs_vectors_at_every_level() {
-    let golden = root().join("tests/golden/encoders/bert");
+    let golden = golden_path("encoders/bert");
     let records = std::fs::read_to_string(golden.join("expected.jsonl")).unwrap();
     assert!(records.lines().count() > 3);
     for (pooling, key) in [("mean", "mean"), ("cls", "cls"), ("lasttoken", "last")] {

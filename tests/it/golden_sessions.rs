@@ -50,7 +50,10 @@ fn session_scores_match_every_record() {
 fn session_scores_match(model: Option<&str>, tolerance: f64) {
     use arrow::array::AsArray;
     let folder = tempfile::tempdir().unwrap();
-    for (number, record) in golden("session_eval.jsonl").iter().enumerate() {
+    for (number, record) in golden("pandaprobe/session_eval.jsonl", 26)
+        .iter()
+        .enumerate()
+    {
         let at = |name: &str| {
             folder
                 .path()

@@ -7,10 +7,10 @@ use async_trait::async_trait;
 use serde_json::json;
 
 use super::*;
-use crate::conversation::{Catalogue, ConversationJudge, JudgeConfig, RunBars};
+use crate::conversation::{Case, Catalogue, ConversationJudge, JudgeConfig, RunBars};
 use crate::judge::{
-    BreakerRules, Budget, Call, CallError, Caps, Judge, Ledger, PriceTable, ProviderSettings,
-    RateGate, RateLimits, Retries, ServiceParts,
+    BreakerRules, Budget, Call, CallError, CallErrorKind, Caps, Judge, Ledger, PriceTable,
+    ProviderSettings, RateGate, RateLimits, Reply, Retries, ServiceParts,
 };
 use crate::trace::SessionKey;
 
@@ -131,11 +131,10 @@ fn judge(
         .enable_all()
         .build()
         .unwrap();
-    let format_refused = AtomicBool::new(false);
     conversations
         .into_iter()
         .map(|conversation| {
-            let judged = judge_one(request, service, &format_refused, conversation);
+            let judged = judge_one(request, service, conversation);
             runtime.block_on(judged).unwrap()
         })
         .collect()

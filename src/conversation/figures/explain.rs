@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use crate::conversation::figures::compare::RunComparison;
 use crate::conversation::figures::differences::RunDifferences;
-use crate::conversation::question::json::Json;
 use crate::conversation::question::reply::without_fence;
 use crate::judge::prompt::{PromptError, Prompts, prompt};
+use crate::text::{Json, parse_strict};
 
 /// How many of the worst cases a prompt carries.
 const WORST_CASES: usize = 10;
@@ -206,7 +206,7 @@ fn values(
 }
 
 fn object(raw: &str) -> Option<Json> {
-    let reply = Json::parse(without_fence(raw.trim())).ok();
+    let reply = parse_strict(without_fence(raw.trim())).ok();
     reply.filter(|reply| matches!(reply, Json::Object(_)))
 }
 
@@ -223,7 +223,7 @@ fn summary(reply: &Json) -> String {
 }
 
 fn items<T: DeserializeOwned>(reply: &Json, key: &str) -> Vec<T> {
-    let items = reply.get(key).and_then(Json::list).unwrap_or_default();
+    let items = reply.get(key).and_then(Json::items).unwrap_or_default();
     items
         .iter()
         .filter_map(|item| serde_json::from_str(&item.compact()).ok())

@@ -8,10 +8,10 @@ use serde_json::json;
 use crate::conversation::question::catalogue::{
     Catalogue, CatalogueError, OUTCOMES_KEY, check_name,
 };
-use crate::conversation::question::json::Json;
 use crate::conversation::question::metric::{CustomMetric, description_of, display_name_of};
 use crate::conversation::question::reply::without_fence;
 use crate::judge::prompt::{PromptError, Prompts, prompt};
+use crate::text::{Json, parse_strict};
 
 /// The weight that a drafted metric is given.
 const DRAFT_WEIGHT: f64 = 0.15;
@@ -61,7 +61,7 @@ pub fn draft_prompt_version() -> u32 {
 /// # Errors
 /// If the reply is no object of `name`, `tier`, `score_type` and `rubric` with allowed values.
 pub fn read_draft(raw: &str) -> Result<CustomMetric, DraftError> {
-    let reply = Json::parse(without_fence(raw.trim())).map_err(|_| DraftError::NotAnObject)?;
+    let reply = parse_strict(without_fence(raw.trim())).map_err(|_| DraftError::NotAnObject)?;
     if !matches!(reply, Json::Object(_)) {
         return Err(DraftError::NotAnObject);
     }

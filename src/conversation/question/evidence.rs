@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::conversation::question::json::Json;
 use crate::conversation::question::transcript::{Case, ExpectedToolCall, Role, Turn};
 use crate::conversation::question::weights::{JudgeConfig, Selection};
+use crate::text::parse_strict;
 
 const NO_TEXT: &str = "(no text)";
 const UNKNOWN_FUNCTION: &str = "(unknown function)";
@@ -153,5 +153,5 @@ fn entries(turns: &[Turn]) -> Vec<Entry<'_>> {
 
 /// JSON text without spaces and needless escapes; other text as it is.
 fn compact(text: &str) -> String {
-    Json::parse(text).map_or_else(|_| text.to_owned(), |json| json.compact())
+    parse_strict(text).map_or_else(|_| text.to_owned(), |json| json.compact())
 }

@@ -3,7 +3,6 @@
 pub(in crate::conversation) mod catalogue;
 pub(in crate::conversation) mod draft;
 pub(in crate::conversation) mod evidence;
-pub(in crate::conversation) mod json;
 pub(in crate::conversation) mod judge;
 pub(in crate::conversation) mod metric;
 pub(in crate::conversation) mod reply;

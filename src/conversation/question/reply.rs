@@ -3,12 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::conversation::question::catalogue::OUTCOMES_KEY;
-use crate::conversation::question::json::Json;
 use crate::conversation::question::metric::{Scale, Tier};
 use crate::conversation::question::verdict::Label;
 use crate::conversation::question::weights::{
     JudgeConfig, MissingOutcomes, ReplyFences, ResolvedMetric, Selection,
 };
+use crate::text::{Json, parse_strict};
 
 /// Why a case that should be judged has a verdict without scores. Its message says what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
@@ -134,7 +134,7 @@ pub fn read_reply(
     if config.reply_fences == ReplyFences::Strip {
         text = without_fence(text);
     }
-    let json = Json::parse(text).map_err(|_| JudgeError::InvalidJson)?;
+    let json = parse_strict(text).map_err(|_| JudgeError::InvalidJson)?;
     if !matches!(json, Json::Object(_)) {
         return Err(JudgeError::NotAnObject);
     }
@@ -203,10 +203,10 @@ fn read_metric(reply: &Json, resolved: &ResolvedMetric) -> Result<MetricScore, J
 /// A score, cut towards zero and held to 0..5. `None` if it can't be read as an integer.
 fn read_score(json: &Json) -> Option<u8> {
     let value = match json {
-        Json::Number(_) => json.number().filter(|value| value.is_finite())?,
+        Json::Integer(_) | Json::Float(_) => json.number().filter(|value| value.is_finite())?,
         Json::Bool(value) => f64::from(u8::from(*value)),
-        Json::Text(text) => integer_text(text)?,
-        Json::Null | Json::List(_) | Json::Object(_) => return None,
+        Json::String(text) => integer_text(text)?,
+        Json::Null | Json::Array(_) | Json::Object(_) => return None,
     };
     Some(value.trunc().clamp(0.0, 5.0) as u8)
 }
@@ -225,7 +225,7 @@ fn integer_text(text: &str) -> Option<f64> {
 fn read_failure_code(json: Option<&Json>) -> Result<Option<String>, JudgeError> {
     match json.filter(|json| json.is_truthy()) {
         None => Ok(None),
-        Some(Json::Text(code)) => Ok(Some(code.clone())),
+        Some(Json::String(code)) => Ok(Some(code.clone())),
         Some(_) => Err(JudgeError::InvalidDiagnostics),
     }
 }
@@ -233,7 +233,7 @@ fn read_failure_code(json: Option<&Json>) -> Result<Option<String>, JudgeError> 
 fn read_turns(json: Option<&Json>) -> Result<Vec<i32>, JudgeError> {
     match json.filter(|json| json.is_truthy()) {
         None => Ok(Vec::new()),
-        Some(Json::List(items)) => {
+        Some(Json::Array(items)) => {
             let turns = items.iter().map(read_turn).collect::<Option<_>>();
             turns.ok_or(JudgeError::InvalidDiagnostics)
         }
@@ -243,12 +243,12 @@ fn read_turns(json: Option<&Json>) -> Result<Vec<i32>, JudgeError> {
 
 fn read_turn(json: &Json) -> Option<i32> {
     let value = match json {
-        Json::Number(_) => json
+        Json::Integer(_) | Json::Float(_) => json
             .number()
             .filter(|value| value.is_finite() && value.fract() == 0.0)?,
         Json::Bool(value) => f64::from(u8::from(*value)),
-        Json::Text(text) => integer_text(text)?,
-        Json::Null | Json::List(_) | Json::Object(_) => return None,
+        Json::String(text) => integer_text(text)?,
+        Json::Null | Json::Array(_) | Json::Object(_) => return None,
     };
     Some(value as i32)
 }
@@ -261,7 +261,7 @@ fn read_outcomes(
     if expected.is_empty() {
         return None;
     }
-    let items = reply.get(OUTCOMES_KEY).and_then(Json::list);
+    let items = reply.get(OUTCOMES_KEY).and_then(Json::items);
     let results = items.map(|items| {
         let objects = items.iter().filter(|item| matches!(item, Json::Object(_)));
         objects.map(read_outcome).collect::<Vec<_>>()
@@ -284,7 +284,7 @@ fn read_outcome(item: &Json) -> OutcomeResult {
 fn as_text(json: Option<&Json>) -> String {
     match json {
         None | Some(Json::Null) => String::new(),
-        Some(Json::Text(text)) => text.clone(),
+        Some(Json::String(text)) => text.clone(),
         Some(other) => other.compact(),
     }
 }

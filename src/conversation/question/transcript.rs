@@ -6,8 +6,9 @@ use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::conversation::question::json::Json;
 use crate::conversation::question::token_usage::TokenUsage;
+use crate::text::{Json, parse_strict};
+use crate::trace::{ToolCall, json_text};
 
 /// Who speaks in a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -48,20 +49,6 @@ impl std::str::FromStr for Role {
         let found = all.into_iter().find(|role| role.name() == name);
         found.ok_or_else(|| UnknownRole(name.to_owned()))
     }
-}
-
-/// A tool call of an assistant turn.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ToolCall {
-    /// What `tool` turns refer to.
-    #[serde(default)]
-    pub id: Option<String>,
-    /// The function's name.
-    #[serde(default)]
-    pub name: String,
-    /// JSON text, as found.
-    #[serde(default, deserialize_with = "json_text")]
-    pub arguments: Option<String>,
 }
 
 /// One turn of a transcript.
@@ -197,8 +184,8 @@ impl Case {
     /// Whether the agent had tools, as far as is known: its tools are neither absent, blank, null nor an empty list.
     pub fn has_agent_tools(&self) -> bool {
         let text = self.agent_tools.as_deref().unwrap_or_default().trim();
-        let nothing = [Json::Null, Json::List(Vec::new())];
-        !text.is_empty() && Json::parse(text).map_or(true, |json| !nothing.contains(&json))
+        let nothing = [Json::Null, Json::Array(Vec::new())];
+        !text.is_empty() && parse_strict(text).map_or(true, |json| !nothing.contains(&json))
     }
 }
 
@@ -234,15 +221,6 @@ fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     source: D,
 ) -> Result<T, D::Error> {
     Ok(Option::deserialize(source)?.unwrap_or_default())
-}
-
-/// JSON text as it is; any other value as its JSON text.
-fn json_text<'de, D: Deserializer<'de>>(source: D) -> Result<Option<String>, D::Error> {
-    Ok(match Value::deserialize(source)? {
-        Value::Null => None,
-        Value::String(text) => Some(text),
-        other => Some(other.to_string()),
-    })
 }
 
 /// A list of statements, or the older object form in its stored order.

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::history::figures::{STEPS, ScoreFilter, ScoreRecord};
-use crate::selection::instant;
+use crate::text::instant;
 
 /// Which end comes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

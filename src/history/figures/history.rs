@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use crate::history::figures::{ScoreFilter, ScoreRecord, ScoreStatus};
-use crate::selection::instant;
+use crate::text::instant;
 
 /// How many rows when no number is given.
 pub const DEFAULT_HISTORY: usize = 50;

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use crate::history::figures::{DataType, ScoreFilter, ScoreRecord, ScoreStatus};
-use crate::selection::instant;
+use crate::text::instant;
 
 /// The latest score of one metric.
 #[derive(Clone, Debug, PartialEq, Serialize)]

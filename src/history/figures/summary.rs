@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use crate::history::figures::{STEPS, ScoreFilter, ScoreRecord, ScoreStatus, mean};
-use crate::selection::instant;
+use crate::text::instant;
 
 /// What the scores of one metric look like. Numbers are null if there is no score.
 #[derive(Clone, Debug, PartialEq, Serialize)]

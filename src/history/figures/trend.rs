@@ -6,7 +6,7 @@ use chrono::{DateTime, Datelike, Duration, NaiveTime, Timelike, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::history::figures::{ScoreFilter, ScoreRecord, mean};
-use crate::selection::instant;
+use crate::text::instant;
 
 /// The length of a trend's buckets. All times are UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
     use crate::history::figures::Target;
     use crate::history::figures::samples::{at, failed, score, shuffled};
-    use crate::selection::{format_instant, parse_instant};
+    use crate::text::{format_instant, parse_instant};
     use proptest::prelude::*;
 
     fn sessions() -> ScoreFilter {

@@ -2,25 +2,16 @@
 
 use serde_json::Value;
 
+use crate::trace::Span;
+
 use super::tool_calls::{holds_call, is_call, is_call_member, is_tool};
 
 /// Room for the marker inside a cut payload.
 const MARKER_ROOM: usize = 40;
-/// Fields of a span that are no payload.
-const IDENTITY: [&str; 8] = [
-    "span_id",
-    "trace_id",
-    "parent_span_id",
-    "name",
-    "kind",
-    "status",
-    "started_at",
-    "ended_at",
-];
 
 /// Whether a field of a span stays as it is.
 pub(super) fn is_kept(span: &Value, field: &str) -> bool {
-    IDENTITY.contains(&field) || (field == "input" && is_tool(span))
+    Span::IDENTITY.contains(&field) || (field == "input" && is_tool(span))
 }
 
 /// The span with every payload longer than `most` characters cut.

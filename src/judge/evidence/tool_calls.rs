@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use super::payload::is_kept;
+use crate::trace::Span;
 
 /// Members that hold tool calls, by the interfaces of the model providers.
 const CALL_MEMBERS: [&str; 6] = [
@@ -31,9 +32,7 @@ const SAME_CALL: &str = "[… the same tool call as in an earlier place …]";
 
 /// Whether a span is a tool call itself.
 pub(super) fn is_tool(span: &Value) -> bool {
-    span["kind"]
-        .as_str()
-        .is_some_and(|kind| kind.eq_ignore_ascii_case("TOOL"))
+    Span::of(span).is_some_and(Span::is_tool)
 }
 
 /// Whether an object is a tool call.

@@ -237,16 +237,19 @@ fn unchanging(place: &Path) -> Result<Connection, rusqlite::Error> {
 /// A connection to a ledger of this or an earlier version, or to an empty database, with its format.
 fn checked(connection: Connection) -> Result<(Connection, i64), OpenError> {
     let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
+    // One look: another process may be making the ledger just now.
+    connection.execute_batch("BEGIN")?;
     let application = number("application_id")?;
     let tables: i64 = connection.query_row(
         "SELECT count(*) FROM sqlite_master WHERE type = 'table'",
         [],
         |row| row.get(0),
     )?;
+    let format = number("user_version")?;
+    connection.execute_batch("COMMIT")?;
     if application != APPLICATION && (application != 0 || tables > 0) {
         return Err(OpenError::of("it is a database of something else"));
     }
-    let format = number("user_version")?;
     if format > FORMAT {
         return Err(OpenError::of(format!(
             "it was written by a later nightmill (format {format})"

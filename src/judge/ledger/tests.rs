@@ -368,3 +368,22 @@ fn a_claim_holds_by_whatever_path_the_ledger_is_opened() {
     assert!(other.claim(&a).unwrap().is_some());
     assert_eq!(one.beside(".batches.lock"), other.beside(".batches.lock"));
 }
+
+#[test]
+fn processes_that_make_one_ledger_at_once_all_get_it() {
+    let folder = tempfile::tempdir().unwrap();
+    for round in 0..40 {
+        let path = folder.path().join(format!("{round}.db"));
+        let start = std::sync::Barrier::new(6);
+        std::thread::scope(|scope| {
+            for _ in 0..6 {
+                scope.spawn(|| {
+                    start.wait();
+                    // Opened, used and closed, so that it is also met without a log beside it.
+                    Ledger::open(&path).unwrap();
+                    Ledger::open_to_read(&path).unwrap();
+                });
+            }
+        });
+    }
+}

@@ -19,7 +19,7 @@ use minijinja::value::{Enumerator, Object, ObjectRepr};
 use serde_json::{Map, Value};
 
 use crate::judge::evidence::Evidence;
-use crate::judge::judged_metric::{Judged, Question, Step};
+use crate::judge::judged_metric::{Judged, Stage, Step};
 use crate::judge::prompt::{PromptError, Prompts, prompt};
 use crate::judge::reply_shape::{Field, Kind, ReplyShape};
 
@@ -72,8 +72,8 @@ fn ask(
 ) -> Result<Step, PromptError> {
     let mut values: BTreeMap<&'static str, minijinja::Value> = values.into_iter().collect();
     values.insert("answer", shape.instructions().into());
-    Ok(Step::Ask(Question {
-        stage,
+    Ok(Step::Ask(Stage {
+        name: stage,
         prompt: PROMPTS.fill(prompt_name, values)?,
         shape,
         prompt_name,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::judge::evidence::{Evidence, WhenTooLong};
 use crate::judge::judged_metric::{
-    JUDGED, Judged, JudgedMetric, Question, SYSTEM_MESSAGE, Step, judged_metric,
+    JUDGED, Judged, JudgedMetric, SYSTEM_MESSAGE, Stage, Step, judged_metric,
 };
 use crate::judge::reply_shape::{ReplyShape, StageReply};
 
@@ -59,7 +59,7 @@ fn drive(
     metric: &dyn JudgedMetric,
     evidence: &Evidence,
     mut answer: impl FnMut(&ReplyShape) -> Value,
-) -> (Vec<(Question, Vec<StageReply>)>, Judged) {
+) -> (Vec<(Stage, Vec<StageReply>)>, Judged) {
     let (mut asked, mut replies) = (Vec::new(), Vec::new());
     loop {
         match metric.next(evidence, 0.5, &replies).unwrap() {
@@ -76,7 +76,7 @@ fn drive(
     }
 }
 
-fn questions(metric: &dyn JudgedMetric, text: &str) -> Vec<(Question, Vec<StageReply>)> {
+fn questions(metric: &dyn JudgedMetric, text: &str) -> Vec<(Stage, Vec<StageReply>)> {
     let evidence = Evidence::new(&trace_of(text), usize::MAX, WhenTooLong::Fail).unwrap();
     drive(metric, &evidence, |shape| reply_of(&shape.schema(), text)).0
 }
@@ -159,7 +159,7 @@ fn equal_questions_of_different_metrics_are_the_very_same() {
             (
                 question.prompt,
                 std::ptr::from_ref(question.shape),
-                question.stage,
+                question.name,
             )
         })
         .collect();

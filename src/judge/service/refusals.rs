@@ -8,7 +8,7 @@ use futures::future::{Either, select};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::judge::call::{CallError, CallErrorKind};
+use crate::judge::call::{Call, CallError, CallErrorKind};
 
 /// What an endpoint refused in this run, and what it answered.
 #[derive(Debug)]
@@ -32,6 +32,8 @@ struct State {
     replied: HashSet<String>,
     /// Since when no connection comes about.
     away: Option<Instant>,
+    /// What was said to reply formats, by model and format.
+    formats: BTreeMap<(String, &'static str), String>,
 }
 
 impl Refusals {
@@ -50,6 +52,22 @@ impl Refusals {
     /// Whether the endpoint has ever said anything in this run.
     pub fn answered(&self) -> bool {
         self.state().answered
+    }
+
+    /// A model does not take the call's reply format.
+    pub fn refuse_format(&self, call: &Call, message: &str) {
+        if let Some(format) = &call.format {
+            let refused = (call.model.clone(), format.name);
+            let formats = &mut self.state().formats;
+            formats.entry(refused).or_insert_with(|| message.to_owned());
+        }
+    }
+
+    /// What a model said to the call's reply format, if it refused it.
+    pub fn format(&self, call: &Call) -> Option<String> {
+        let format = call.format.as_ref()?;
+        let refused = (call.model.clone(), format.name);
+        self.state().formats.get(&refused).cloned()
     }
 
     /// A model replied.

@@ -3,7 +3,7 @@
 use super::*;
 
 pub(in super::super) fn at(text: &str) -> DateTime<Utc> {
-    crate::selection::parse_instant(text).unwrap()
+    crate::text::parse_instant(text).unwrap()
 }
 
 pub(in super::super) fn new(json: Value) -> NewMonitor {

@@ -9,7 +9,7 @@ use crate::conversation::{
 use crate::history::JudgedComparison;
 use crate::judge::{CallCounts, PromptLabel, Spend};
 use crate::output::RunError;
-use crate::run::judging::questions::Questions;
+use crate::run::judging::questions::{Questions, Said};
 use crate::run::judging::request::JudgeRequest;
 
 /// Likely causes and suggestions, as far as the judge answered.
@@ -31,6 +31,16 @@ impl Explanation {
     /// Whether every question was answered.
     pub fn complete(&self) -> bool {
         self.unanswered.is_empty()
+    }
+
+    fn answered<T>(&mut self, question: &str, said: Said<T>) -> Option<T> {
+        let why = match said {
+            Said::Read(read) => return Some(read),
+            Said::Unusable(why) => why,
+            Said::Unanswered(why) => why.to_string(),
+        };
+        self.unanswered.push(format!("{question}: {why}"));
+        None
     }
 }
 
@@ -58,20 +68,17 @@ pub fn explain(
         version: cause_prompt_version(),
     };
     let user = cause_prompt(comparison, differences).map_err(not_filled)?;
-    match questions.ask(prompt, 0, user)? {
-        Ok(reply) => explanation.causes = Some(read_causes(&reply.text)),
-        Err(why) => explanation.unanswered.push(format!("causes: {why}")),
-    }
+    let causes = questions.ask((prompt, user), 1, |reply| Ok(read_causes(&reply.text)))?;
+    explanation.causes = explanation.answered("causes", causes);
     let prompt = PromptLabel {
         name: "conversation_suggestions",
         version: suggestions_prompt_version(),
     };
     let causes = explanation.causes.as_ref();
     let user = suggestions_prompt(comparison, differences, causes).map_err(not_filled)?;
-    match questions.ask(prompt, 0, user)? {
-        Ok(reply) => explanation.suggestions = Some(read_suggestions(&reply.text)),
-        Err(why) => explanation.unanswered.push(format!("suggestions: {why}")),
-    }
+    let suggestions =
+        questions.ask((prompt, user), 1, |reply| Ok(read_suggestions(&reply.text)))?;
+    explanation.suggestions = explanation.answered("suggestions", suggestions);
     explanation.calls = questions.counts();
     explanation.spend = questions.spend()?;
     Ok(Some(explanation))

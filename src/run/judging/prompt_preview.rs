@@ -84,14 +84,14 @@ fn stages(
         let step = metric.next(&evidence, 0.5, &replies);
         match step.map_err(|e| RunError::Plan(e.to_string()))? {
             Step::Done(_) => break,
-            Step::Ask(question) => {
-                replies.push(question.shape.placeholder());
+            Step::Ask(stage) => {
+                replies.push(stage.shape.placeholder());
                 prompts.push(PreviewedPrompt {
-                    stage: question.stage.to_owned(),
-                    prompt: question.prompt_name.to_owned(),
-                    version: question.prompt_version,
+                    stage: stage.name.to_owned(),
+                    prompt: stage.prompt_name.to_owned(),
+                    version: stage.prompt_version,
                     system: SYSTEM_MESSAGE.to_owned(),
-                    user: question.prompt,
+                    user: stage.prompt,
                 });
             }
         }

@@ -1,7 +1,10 @@
 //! Single questions to the judge of conversations, outside of a scoring run: through the ledger and inside the caps like
 //! all others.
 
+use std::ops::ControlFlow;
+
 use crate::conversation::ConversationRequest;
+use crate::judge::asker::{Asker, End, Question, Source, Tries};
 use crate::judge::{
     Call, CallCounts, CallLabel, JudgeService, PromptLabel, Reply, SYSTEM_MESSAGE, Spend,
     Unanswered,
@@ -32,34 +35,25 @@ impl Questions {
         })
     }
 
-    /// The answer to a prompt. `attempt` counts from 0; each attempt has an answer of its own in the ledger.
-    pub fn ask(
+    /// Puts a prompt until `read` makes something of a reply, at most `rounds` times.
+    pub fn ask<T>(
         &self,
-        prompt: PromptLabel,
-        attempt: usize,
-        user: String,
-    ) -> Result<Result<Reply, Unanswered>, RunError> {
-        let call = Call {
-            model: self.conversation.model.clone(),
-            system: SYSTEM_MESSAGE.into(),
-            user,
-            format: None,
-            temperature: self.conversation.temperature.of(&self.conversation.model),
-            max_output_tokens: self.conversation.max_output_tokens,
+        (prompt, user): (PromptLabel, String),
+        rounds: u32,
+        read: impl Fn(&Reply) -> Result<T, String>,
+    ) -> Result<Said<T>, RunError> {
+        let asker = Asker {
+            source: Source::Service(&self.service),
+            rounds,
+            anew: false,
+        };
+        let question = PlainQuestion {
+            conversation: &self.conversation,
             prompt,
-            apart: match attempt {
-                0 => String::new(),
-                attempt => format!("attempt {attempt}"),
-            },
+            user,
+            read,
         };
-        let label = CallLabel {
-            metric: CONVERSATION,
-            stage: prompt.name,
-        };
-        match self.runtime.block_on(self.service.answer(&call, label)) {
-            Err(Unanswered::Ledger(problem)) => Err(RunError::Plan(problem)),
-            answer => Ok(answer),
-        }
+        self.runtime.block_on(asker.put(&question))
     }
 
     /// Where answers came from so far.
@@ -71,5 +65,88 @@ impl Questions {
     pub fn spend(&self) -> Result<Vec<Spend>, RunError> {
         let spend = self.service.ledger().spend();
         spend.map_err(|e| RunError::Plan(e.to_string()))
+    }
+}
+
+/// What came of a question.
+pub(crate) enum Said<T> {
+    /// What the reply was read as.
+    Read(T),
+    /// No reply could be read; why the last one could not.
+    Unusable(String),
+    Unanswered(Unanswered),
+}
+
+/// A prompt in plain words.
+struct PlainQuestion<'q, F> {
+    conversation: &'q ConversationRequest,
+    prompt: PromptLabel,
+    user: String,
+    read: F,
+}
+
+impl<T, F: Fn(&Reply) -> Result<T, String>> Question for PlainQuestion<'_, F> {
+    type Output = Result<Said<T>, RunError>;
+
+    fn label(&self) -> CallLabel<'_> {
+        CallLabel {
+            metric: CONVERSATION,
+            stage: self.prompt.name,
+        }
+    }
+
+    fn tries(&self, round: u32) -> impl Tries<Output = Self::Output> {
+        let call = Call {
+            model: self.conversation.model.clone(),
+            system: SYSTEM_MESSAGE.into(),
+            user: self.user.clone(),
+            format: None,
+            temperature: self.conversation.temperature.of(&self.conversation.model),
+            max_output_tokens: self.conversation.max_output_tokens,
+            prompt: self.prompt,
+            apart: match round {
+                0 => String::new(),
+                round => format!("attempt {round}"),
+            },
+        };
+        PlainTries {
+            read: &self.read,
+            call: Some(call),
+            said: None,
+        }
+    }
+}
+
+/// The one call of a round.
+struct PlainTries<'q, T, F> {
+    read: &'q F,
+    call: Option<Call>,
+    said: Option<Said<T>>,
+}
+
+impl<T, F: Fn(&Reply) -> Result<T, String>> Tries for PlainTries<'_, T, F> {
+    type Output = Result<Said<T>, RunError>;
+
+    fn next_call(&mut self) -> ControlFlow<Self::Output, Option<Call>> {
+        ControlFlow::Continue(self.call.take())
+    }
+
+    fn take(&mut self, _: Call, answer: Result<Reply, Unanswered>) -> ControlFlow<Self::Output> {
+        self.said = Some(match answer {
+            Ok(reply) => (self.read)(&reply).map_or_else(Said::Unusable, Said::Read),
+            Err(Unanswered::Ledger(problem)) => {
+                return ControlFlow::Break(Err(RunError::Plan(problem)));
+            }
+            Err(unanswered) => Said::Unanswered(unanswered),
+        });
+        ControlFlow::Continue(())
+    }
+
+    fn end(self) -> End<Self::Output> {
+        match self.said {
+            Some(said @ Said::Unusable(_)) => End::Unusable(Ok(said)),
+            Some(said) => End::Final(Ok(said)),
+            None => End::Final(Err(RunError::Plan("a question was not asked".into()))),
+        }
     }
 }

@@ -20,7 +20,8 @@ use crate::judge::{
 use crate::output::RunError;
 use crate::output::manifest::RETRY_OF;
 use crate::run::retry::Retry;
-use crate::selection::{Ranking, SamplingRate, TraceFilters, format_instant};
+use crate::selection::{Ranking, SamplingRate, TraceFilters};
+use crate::text::format_instant;
 use crate::trace::DocumentSource;
 
 /// What a run asks judges, and within which bounds.

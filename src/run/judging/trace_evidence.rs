@@ -4,8 +4,7 @@ use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 
 use crate::judge::{ContextOverflow, Evidence, WhenTooLong};
-use crate::selection::parse_instant;
-use crate::trace::label;
+use crate::trace::{Span, label};
 
 /// The evidence of a trace with these members, of at most `most_chars` characters. Its spans stand in the order of
 /// (`started_at`, `span_id`) (as in PandaProbe), wherever the files have them: what may be cut depends on what
@@ -26,8 +25,7 @@ pub(crate) fn trace_evidence(
 
 /// Where a span stands among others.
 fn place(span: &Value) -> (bool, Option<(DateTime<Utc>, String)>) {
-    let start = || parse_instant(span.get("started_at")?.as_str()?).ok();
-    let known = start().map(|start| {
+    let known = Span::of(span).and_then(Span::started_at).map(|start| {
         let id = span.as_object().and_then(|span| label(span, "span_id"));
         (start, id.unwrap_or_default())
     });

@@ -11,7 +11,7 @@ pub(super) fn filters(job: &Job) -> Result<TraceFilters, SettingsError> {
     };
     for (name, value) in job.judge_only.clone().unwrap_or_default() {
         let moment = || {
-            let moment = crate::selection::parse_instant(&value);
+            let moment = crate::text::parse_instant(&value);
             moment
                 .map(Some)
                 .map_err(|e| SettingsError(format!("--judge-only {name}: {e}")))

@@ -7,9 +7,10 @@ use serde::Serialize;
 
 use crate::conversation::from_tables::TableCounts;
 use crate::conversation::from_traces::Conversation;
-use crate::conversation::look_up::{LookedUp, State, look_up};
-use crate::conversation::{ConversationRequest, Listener, RequestError, not_asked};
+use crate::conversation::verdict_question::Asked;
+use crate::conversation::{ConversationRequest, Listener, not_asked};
 use crate::judge::answers::Answers;
+use crate::judge::asker::{LookUp, Source};
 use crate::judge::{CallHash, Usage};
 use crate::metric::CONVERSATION;
 use crate::output::{RunError, quarantine_rows};
@@ -189,26 +190,23 @@ fn call_about(
     conversation: &Conversation,
 ) -> Result<Result<PlannedCall, String>, RunError> {
     let Conversation { case, turns, .. } = conversation;
-    let LookedUp {
-        call,
-        prompt_tokens,
-        state,
-    } = match look_up(request, answers, case, turns)? {
-        Ok(found) => found,
-        Err(e @ RequestError::TooLong { .. }) => return Ok(Err(e.to_string())),
-        Err(e @ RequestError::Prompt(_)) => return Err(RunError::Plan(e.to_string())),
+    let look_up = LookUp::new(answers);
+    let asked = request.ask(Source::Ledger(&look_up), case, turns);
+    let (made, known) = match futures::executor::block_on(asked)? {
+        Asked::Answered(made, _) => (made, true),
+        Asked::Pending(made, _) | Asked::Failed(made, _) => (made, false),
+        Asked::TooLong(why) => return Ok(Err(why)),
     };
-    let known = state != State::Open;
     let usage = Usage {
-        prompt: prompt_tokens,
+        prompt: made.prompt_tokens,
         completion: USUAL_CONVERSATION_REPLY_TOKENS,
         cached: 0,
     };
     let to_pay = to_pay(usage, known);
     Ok(Ok(PlannedCall {
         known,
-        hash: answers.hash(&call),
+        hash: answers.hash(&made.call),
         usage,
-        cost: price_of(judge, &call.model).map(|price| price.of(to_pay)),
+        cost: price_of(judge, &made.call.model).map(|price| price.of(to_pay)),
     }))
 }
