@@ -24,6 +24,7 @@ pub mod metric;
 pub mod model;
 pub mod monitor;
 pub mod output;
+pub mod question;
 pub mod report;
 pub mod run;
 pub mod selection;

@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use clap::Args;
 use serde::Serialize;
 
+use super::named_values::{TARGETS, named};
 use super::{AnyError, Outcome, listing, outcome};
 use crate::history::figures::{ScoreFilter, Target};
 use crate::history::{StoredRun, find_runs, find_runs_below, leave_out_retried, read_run};
@@ -19,11 +20,11 @@ pub(super) struct ListArgs {
     /// Run directories, and folders of them
     #[arg(required = true, value_name = "DIR")]
     dirs: Vec<PathBuf>,
-    /// Only runs of this status: RUNNING, FAILED, COMPLETED or INCOMPLETE
-    #[arg(long, value_name = "STATUS", value_parser = status)]
-    status: Option<String>,
-    /// Only runs that were asked for a metric of traces, or of sessions: trace or session
-    #[arg(long, value_name = "TARGET", value_parser = super::runs_flags::target)]
+    /// Only runs of this status
+    #[arg(long, value_name = "STATUS", value_parser = named(STATUSES), ignore_case = true)]
+    status: Option<&'static str>,
+    /// Only runs that were asked for a metric of traces, or of sessions
+    #[arg(long, value_name = "TARGET", value_parser = named(TARGETS))]
     target: Option<Target>,
     /// Only the newest of them
     #[arg(long, value_name = "N")]
@@ -39,14 +40,12 @@ pub(super) struct ListArgs {
     json: bool,
 }
 
-fn status(text: &str) -> Result<String, String> {
-    const ALL: [&str; 4] = ["RUNNING", "FAILED", "COMPLETED", "INCOMPLETE"];
-    let upper = text.to_ascii_uppercase();
-    match ALL.contains(&upper.as_str()) {
-        true => Ok(upper),
-        false => Err(format!("choose {}", ALL.join(" or "))),
-    }
-}
+const STATUSES: &[(&str, &str)] = &[
+    ("RUNNING", "RUNNING"),
+    ("FAILED", "FAILED"),
+    ("COMPLETED", "COMPLETED"),
+    ("INCOMPLETE", "INCOMPLETE"),
+];
 
 /// A run in the list.
 #[derive(Serialize)]

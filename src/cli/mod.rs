@@ -17,6 +17,7 @@ mod metrics;
 mod monitor;
 mod monitor_flags;
 mod monitor_run;
+mod named_values;
 mod outcome;
 mod panics;
 mod piped;

@@ -172,7 +172,7 @@ fn change(
     let mut settings = monitor.settings.clone();
     for key in &args.unset {
         if settings.remove(&key.replace('-', "_")).is_none() {
-            let near = crate::trace::nearest(key, settings.keys().map(String::as_str));
+            let near = crate::text::nearest(key, settings.keys().map(String::as_str));
             let problem = format!("--unset {key}: the monitor has no such setting{near}");
             return Err(SettingsError(problem).into());
         }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
 
+use super::named_values::{TARGETS, named};
 use crate::history::figures::Target;
 use crate::text::parse_instant;
 
@@ -53,8 +54,8 @@ pub(super) struct AddArgs {
     /// Files, folders and globs to score
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<String>,
-    /// Score traces or sessions: trace or session
-    #[arg(long, value_name = "TARGET", value_parser = target)]
+    /// What to score
+    #[arg(long, value_name = "TARGET", value_parser = named(TARGETS))]
     pub target: Target,
     /// Metrics of the target, but not loop_detection for traces; session monitors with a judge also get the signals that it gives
     #[arg(
@@ -171,12 +172,4 @@ pub(super) struct TickArgs {
     /// Print as JSON
     #[arg(long)]
     pub json: bool,
-}
-
-fn target(text: &str) -> Result<Target, String> {
-    match text {
-        "trace" => Ok(Target::Trace),
-        "session" => Ok(Target::Session),
-        _ => Err("choose trace or session".to_owned()),
-    }
 }

@@ -79,7 +79,7 @@ fn check_metric(runs: &[StoredRun], metric: &str) -> Result<(), AnyError> {
         return Ok(());
     }
     let registered = crate::metric::ALL.iter().map(|m| m.name);
-    let near = crate::trace::nearest(metric, stored.iter().map(String::as_str).chain(registered));
+    let near = crate::text::nearest(metric, stored.iter().map(String::as_str).chain(registered));
     let message = format!(
         "--metric {metric}: no such metric{near}; `nightmill metrics` lists them, and these runs have no other score of that name"
     );

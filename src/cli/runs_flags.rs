@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 
 use super::delete::DeleteArgs;
 use super::list::ListArgs;
+use super::named_values::{TARGETS, named};
 use super::pooling::Pooling;
 use super::retry::RetryArgs;
 use super::scores::ScoresArgs;
@@ -80,9 +81,8 @@ pub(super) struct SummaryArgs {
     /// This metric only
     #[arg(long, value_name = "METRIC", value_parser = any_metric)]
     pub metric: Option<String>,
-    /// Scores of traces or of sessions, or all figures of judged conversations, run by run: trace, session or
-    /// conversation [default: trace and session]
-    #[arg(long, value_name = "TARGET", value_parser = summary_target)]
+    /// Scores of traces or of sessions, or all figures of judged conversations, run by run [default: trace and session]
+    #[arg(long, value_name = "TARGET", value_parser = named(SUMMARY_TARGETS))]
     pub target: Option<SummaryTarget>,
 }
 
@@ -102,11 +102,11 @@ pub(super) struct TrendArgs {
     /// The metric
     #[arg(long, value_name = "METRIC", value_parser = any_metric)]
     pub metric: String,
-    /// Scores of traces or of sessions: trace or session [default: what the metric is about]
-    #[arg(long, value_name = "TARGET", value_parser = target)]
+    /// Scores of traces or of sessions [default: what the metric is about]
+    #[arg(long, value_name = "TARGET", value_parser = named(TARGETS))]
     pub target: Option<Target>,
-    /// Length of a bucket, UTC: hour, day, or week (from Monday)
-    #[arg(long, value_name = "LENGTH", default_value = "day", value_parser = interval)]
+    /// Length of a bucket, UTC; a week is from Monday
+    #[arg(long, value_name = "LENGTH", default_value = "day", value_parser = named(INTERVALS))]
     pub interval: Interval,
 }
 
@@ -119,8 +119,8 @@ pub(super) struct DistributionArgs {
     /// The metric
     #[arg(long, value_name = "METRIC", value_parser = any_metric)]
     pub metric: String,
-    /// Scores of traces or of sessions: trace or session [default: what the metric is about]
-    #[arg(long, value_name = "TARGET", value_parser = target)]
+    /// Scores of traces or of sessions [default: what the metric is about]
+    #[arg(long, value_name = "TARGET", value_parser = named(TARGETS))]
     pub target: Option<Target>,
     /// Number of buckets, 1 to 100
     #[arg(long, value_name = "N", default_value = "10", value_parser = buckets)]
@@ -164,8 +164,8 @@ pub(super) struct ComparisonArgs {
     /// baseline, then the candidate
     #[arg(long, value_name = "METRIC", value_parser = metric)]
     pub metric: Option<String>,
-    /// Which end comes first: ascending (worst first) or descending
-    #[arg(long, value_name = "ORDER", default_value = "ascending", value_parser = order, requires = "metric")]
+    /// Which end comes first: ascending is the worst
+    #[arg(long, value_name = "ORDER", default_value = "ascending", value_parser = named(ORDERS), requires = "metric")]
     pub order: Order,
     /// Sessions to pass over
     #[arg(long, value_name = "N", default_value_t = 0, requires = "metric")]
@@ -236,59 +236,27 @@ fn metric(name: &str) -> Result<String, String> {
         Some(metric) => Ok(metric.name.to_owned()),
         None => Err(format!(
             "no such metric{}; `nightmill metrics` lists them",
-            crate::trace::nearest(name, ALL.iter().map(|m| m.name))
+            crate::text::nearest(name, ALL.iter().map(|m| m.name))
         )),
     }
 }
 
-fn choice<T: Copy>(text: &str, choices: &[(&str, T)]) -> Result<T, String> {
-    match choices.iter().find(|(name, _)| *name == text) {
-        Some((_, value)) => Ok(*value),
-        None => {
-            let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-            Err(format!("choose {}", names.join(" or ")))
-        }
-    }
-}
+const SUMMARY_TARGETS: &[(&str, SummaryTarget)] = &[
+    ("trace", SummaryTarget::Scores(Target::Trace)),
+    ("session", SummaryTarget::Scores(Target::Session)),
+    ("conversation", SummaryTarget::Conversations),
+];
 
-pub(super) fn target(text: &str) -> Result<Target, String> {
-    choice(
-        text,
-        &[("trace", Target::Trace), ("session", Target::Session)],
-    )
-}
+const INTERVALS: &[(&str, Interval)] = &[
+    ("hour", Interval::Hour),
+    ("day", Interval::Day),
+    ("week", Interval::Week),
+];
 
-fn summary_target(text: &str) -> Result<SummaryTarget, String> {
-    choice(
-        text,
-        &[
-            ("trace", SummaryTarget::Scores(Target::Trace)),
-            ("session", SummaryTarget::Scores(Target::Session)),
-            ("conversation", SummaryTarget::Conversations),
-        ],
-    )
-}
-
-fn interval(text: &str) -> Result<Interval, String> {
-    choice(
-        text,
-        &[
-            ("hour", Interval::Hour),
-            ("day", Interval::Day),
-            ("week", Interval::Week),
-        ],
-    )
-}
-
-fn order(text: &str) -> Result<Order, String> {
-    choice(
-        text,
-        &[
-            ("ascending", Order::Ascending),
-            ("descending", Order::Descending),
-        ],
-    )
-}
+const ORDERS: &[(&str, Order)] = &[
+    ("ascending", Order::Ascending),
+    ("descending", Order::Descending),
+];
 
 fn buckets(text: &str) -> Result<Buckets, String> {
     let count: u32 = text.parse().map_err(|_| "expected 1 to 100".to_owned())?;

@@ -28,8 +28,8 @@ pub(super) struct SqlArgs {
     /// SHOW TABLES lists the tables of --run
     #[arg(required_unless_present = "functions", value_name = "SQL")]
     query: Option<String>,
-    /// table, csv, json (one object a line) or parquet [default: as the name of --out ends, else table]
-    #[arg(long, value_name = "FORMAT")]
+    /// How rows are written; json is one object a line [default: as the name of --out ends, else table]
+    #[arg(long, value_name = "FORMAT", value_parser = ["table", "csv", "json", "parquet"])]
     format: Option<String>,
     /// Write to a file instead of standard output; needed for parquet
     #[arg(long, value_name = "FILE")]
@@ -257,16 +257,13 @@ impl Writer {
             Some(_) => "table",
         };
         match (name.unwrap_or(by_ending), out) {
-            ("table", _) => Ok(Self::Table),
             ("csv", _) => Ok(Self::Csv),
             ("json", _) => Ok(Self::Json),
             ("parquet", Some(_)) => Ok(Self::Parquet),
             ("parquet", None) => Err(SettingsError(
                 "--format parquet: name a file with --out".into(),
             )),
-            (other, _) => Err(SettingsError(format!(
-                "--format {other}: choose table, csv, json or parquet"
-            ))),
+            _ => Ok(Self::Table),
         }
     }
 

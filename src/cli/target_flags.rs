@@ -3,6 +3,8 @@
 use clap::Args;
 use serde_json::{Map, Value};
 
+use super::named_values::{TARGETS, named};
+use crate::history::figures::Target;
 use crate::job::{SettingsError, problem};
 use crate::selection::{SamplingRate, TargetChoice, TargetFilters};
 
@@ -10,10 +12,9 @@ use crate::selection::{SamplingRate, TargetChoice, TargetFilters};
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Which traces")]
 pub(super) struct TargetFlags {
-    /// What is chosen: traces, or sessions, each with all of its traces: trace or session [default: session with
-    /// --session-ids, else trace]
-    #[arg(long, value_name = "TARGET")]
-    target: Option<String>,
+    /// What is chosen: traces, or sessions, each with all of its traces [default: session with --session-ids, else trace]
+    #[arg(long, value_name = "TARGET", value_parser = named(TARGETS))]
+    target: Option<Target>,
     /// Only these, as JSON. Traces: '{"environment": "production", "status": "ERROR"}'; sessions: '{"user_id": "u1",
     /// "has_error": true, "min_trace_count": 2}'
     #[arg(long, value_name = "JSON")]
@@ -75,11 +76,9 @@ impl TargetFlags {
                 ));
             }
         }
-        let sessions = match self.target.as_deref() {
+        let sessions = match self.target {
             None => self.session_ids.is_some(),
-            Some("trace") => false,
-            Some("session") => true,
-            Some(other) => return problem(format!("--target {other}: choose trace or session")),
+            Some(target) => target == Target::Session,
         };
         let filters = match sessions {
             true => TargetFilters::Session(read(filters, "sessions")?),
@@ -95,7 +94,7 @@ impl TargetFlags {
         if !choice.takes_all() {
             return Ok(Some(choice));
         }
-        match &self.target {
+        match self.target.map(Target::name) {
             Some(target) => problem(format!(
                 "--target {target}: nothing is chosen; add --filters, --tags, --{target}-ids or --sample, or leave it out"
             )),
@@ -144,7 +143,10 @@ mod tests {
             let text = Some((*value).to_owned());
             let list = Some(value.split(',').map(str::to_owned).collect());
             match *name {
-                "target" => flags.target = text,
+                "target" => {
+                    let named = TARGETS.iter().find(|(name, _)| name == value);
+                    flags.target = named.map(|(_, target)| *target);
+                }
                 "filters" => flags.filters = text,
                 "tags" => flags.tags = list,
                 "trace-ids" => flags.trace_ids = list,
@@ -175,8 +177,7 @@ mod tests {
     #[test]
     fn what_can_not_be_meant_is_refused() {
         for (given, words) in [
-            (&[("target", "span")][..], "trace or session"),
-            (&[("target", "session")], "nothing is chosen"),
+            (&[("target", "session")][..], "nothing is chosen"),
             (&[("filters", "[]")], "JSON object"),
             (&[("filters", r#"{"has_error": true}"#)], "has_error"),
             (&[("sample", "1.5")], "[0, 1]"),

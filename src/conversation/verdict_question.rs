@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use super::ConversationRequest;
 use crate::conversation::{Case, RequestError, SchemaPlace, Turn, Verdict};
 use crate::judge::asker::{Asker, End, Question, Source, Tries};
-use crate::judge::{Call, CallErrorKind, CallLabel, Reply, Unanswered};
+use crate::judge::{Call, CallLabel, Reply, Unanswered};
 use crate::metric::CONVERSATION;
 use crate::output::RunError;
 
@@ -137,9 +137,9 @@ impl Tries for VerdictTries<'_> {
             Unanswered::Ledger(problem) => {
                 return ControlFlow::Break(Err(RunError::Plan(problem.clone())));
             }
-            Unanswered::Failed { code, .. } => *code == CallErrorKind::FormatRejected.code(),
             // Without a judge to ask, nothing says in which form an earlier run was answered.
-            other => *other == Unanswered::NotInLedger,
+            Unanswered::NotInLedger => true,
+            other => other.is_of_format(),
         };
         if may_be_plain && place == Some(SchemaPlace::ResponseFormat) {
             self.place = Some(SchemaPlace::Prompt);

@@ -1,6 +1,6 @@
 //! `nightmill runs scores --import`: scores of a run's traces that people or other programs made, as a run of their own.
 //!
-//! A finished run is never written to, so imported scores are a directory beside it. Whatever looks at the scores of several
+//! Nothing is written into a finished run, so imported scores are a directory beside it. Whatever looks at the scores of several
 //! runs finds them there.
 
 use std::collections::{BTreeSet, HashMap};

@@ -9,7 +9,8 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::{Map, Value};
 
 use crate::history::figures::DataType;
-use crate::trace::{SourceFormat, canonical_trace_id, discover, nearest};
+use crate::text::nearest;
+use crate::trace::{SourceFormat, canonical_trace_id, discover};
 
 /// Columns of an import.
 pub(crate) const IMPORTED: [&str; 7] = [

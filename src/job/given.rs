@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::{Kind, SETTINGS, Setting, SettingsError, problem};
-use crate::trace::nearest;
+use crate::text::nearest;
 
 const VARIABLE_PREFIX: &str = "NIGHTMILL_";
 /// Variables that are no settings of a run.

@@ -9,7 +9,8 @@ use super::value::{
     SettingValue,
 };
 use super::{Given, SettingsError};
-use crate::judge::{MOST_ROUNDS, Policy, Protocol, Temperature, WhenTooLong};
+use crate::judge::{MOST_ROUNDS, Policy, Protocol, Temperature};
+use crate::question::WhenTooLong;
 use crate::text::TextMode;
 use crate::trace::{EpochUnit, OnBadFile};
 

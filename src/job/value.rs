@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use super::pairs::{split_numbers, split_pairs};
-use crate::judge::{Policy, Protocol, Temperature, WhenTooLong};
+use crate::judge::{Policy, Protocol, Temperature};
+use crate::question::WhenTooLong;
 use crate::text::TextMode;
 use crate::trace::{EpochUnit, OnBadFile, SourceFormat};
 

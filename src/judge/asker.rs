@@ -82,7 +82,8 @@ impl Asker<'_> {
                     ControlFlow::Continue(Some(call)) => call,
                 };
                 let mut answer = self.source.answer(&call, question.label()).await;
-                if self.anew && !asked {
+                let refused = matches!(&answer, Err(unanswered) if unanswered.is_of_format());
+                if self.anew && !asked && !refused {
                     match self.source.asked_here(&call) {
                         Ok(sent) => asked = sent,
                         Err(problem) => answer = Err(problem),

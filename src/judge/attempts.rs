@@ -1,17 +1,12 @@
 //! How often and in which form a question is put, as a state machine without clock or network: the caller makes each call and
 //! records what came of it. As in PandaProbe.
 
-use std::sync::LazyLock;
-
-use super::prompt::{PromptError, Prompts, prompt};
-use super::reply_shape::{ReplyFault, ReplyShape, StageReply};
+use crate::question::{PromptError, ReplyFault, ReplyShape, StageReply, prompt};
 
 /// Attempts a stage has. An attempt is at most two calls.
 const MOST_ATTEMPTS: u32 = 3;
 /// A longer invalid reply is shown to the judge up to here.
 const MOST_SHOWN: usize = 8000;
-
-static PROMPTS: LazyLock<Prompts> = LazyLock::new(|| Prompts::new(&[prompt!("repair")]));
 
 /// The rule by which failed calls are repeated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,7 +65,7 @@ impl InvalidReply {
             ("fault", self.fault.to_string()),
             ("answer", self.shape.instructions()),
         ];
-        PROMPTS.fill("repair", std::collections::BTreeMap::from(values))
+        prompt!("repair").fill(std::collections::BTreeMap::from(values))
     }
 }
 
@@ -228,7 +223,7 @@ impl Attempts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::reply_shape::{Field, Kind};
+    use crate::question::{Field, Kind};
     use proptest::prelude::*;
 
     static SHAPE: ReplyShape = ReplyShape::new(&[Field {

@@ -1,11 +1,13 @@
-//! LLM judges: metrics whose score a remote model gives, only where they are asked for.
+//! Asking language models, only where a metric or a command wants it.
 //!
 //! ```text
-//! trace document ─ evidence ─ metric (questions and score rule) ─ attempts (form, repair)
+//! trace document ─ evidence ─ metric (stages and score rule) ─ asker (attempts, form, repair, rounds)
 //!   ─ service: ledger ─ breaker ─ budget ─ rate gate ─ provider over HTTP
+//!                   └─ budget ─ batch submitter ─ request files ─ batch client over HTTP
 //! ```
 //!
-//! Metrics, prompts and replies are pure; the service alone meets the network and the ledger.
+//! What is asked is pure and stands elsewhere (`metric`, `question`, `conversation`); the service alone meets the network
+//! and the ledger.
 
 pub(crate) mod answers;
 pub(crate) mod asker;
@@ -15,20 +17,15 @@ mod breaker;
 mod budget;
 mod call;
 mod concurrency_limit;
-mod evidence;
 mod exchange;
 mod fault;
-mod judged_metric;
 mod ledger;
 mod limited_body;
-mod metric;
 mod model_name;
 mod price;
-pub(crate) mod prompt;
 mod protocol;
 mod provider;
 mod rate;
-mod reply_shape;
 mod retries;
 mod secret;
 mod service;
@@ -43,19 +40,15 @@ pub use call::{
     Call, CallError, CallErrorKind, CallHash, Judge, PromptLabel, Reply, ReplyFormat, Usage,
     usual_tokens,
 };
-pub use evidence::{ContextOverflow, Evidence, WhenTooLong};
-pub use judged_metric::{JUDGED, Judged, JudgedMetric, SYSTEM_MESSAGE, Stage, Step, judged_metric};
 pub use ledger::{
     BatchEnd, BatchRequest, BatchRows, CallLabel, Claim, InBatch, Ledger, LedgerError, OpenBatch,
     Spend, Taken,
 };
 pub use model_name::{Provider, ProviderNotConfigured, resolve, resolve_at};
 pub use price::{Price, PriceError, PriceTable};
-pub use prompt::PromptError;
 pub use protocol::Protocol;
 pub use provider::{HttpJudge, ProviderError, ProviderSettings, endpoint_of};
 pub use rate::{RateGate, RateLimits, TooLargeForLimit};
-pub use reply_shape::{ReplyFault, ReplyShape, StageReply};
 pub use retries::Retries;
 pub use secret::{
     SECRET, SecretError, Secrets, Written, header_secrets, key_of_file, masked_header, masked_url,

@@ -162,9 +162,6 @@ impl JudgeService {
     ) -> Result<Reply, Unanswered> {
         let endpoint = (self.parts.endpoint)(&call.model);
         let hash = call.hash(&endpoint);
-        if attempts.is_some() {
-            self.check_format(call, &endpoint, &hash)?;
-        }
         let slot = {
             let mut under_way = self
                 .under_way
@@ -174,7 +171,6 @@ impl JudgeService {
         };
         let answer = slot
             .get_or_init(|| async {
-                self.counters.asked.fetch_add(1, Relaxed);
                 let answer = self
                     .find_or_send(call, &endpoint, &hash, label, attempts)
                     .await;
@@ -225,6 +221,11 @@ impl JudgeService {
             return Err(Unanswered::NotInLedger);
         };
         let state = self.endpoint(endpoint);
+        let check_format = || match attempts {
+            Some(_) => self.check_format(call, hash, &state),
+            None => Ok(()),
+        };
+        check_format()?;
         let asking = Asking {
             call,
             endpoint,
@@ -250,6 +251,7 @@ impl JudgeService {
             if permit.is_none() {
                 // The semaphore is never closed.
                 permit = self.in_time(self.permits.acquire()).await?.ok();
+                check_format()?;
             }
             let error = match self.send(&asking, judge.as_ref(), attempt).await? {
                 Sent::Answered(reply) => return Ok(reply),
@@ -295,14 +297,16 @@ impl JudgeService {
 
     /// A reply format that the endpoint refused in this run is not sent there again: the ledger says so at once, as if it
     /// had been.
-    fn check_format(&self, call: &Call, endpoint: &str, hash: &CallHash) -> Result<(), Unanswered> {
-        let Some(message) = self.endpoint(endpoint).refusals.format(call) else {
+    fn check_format(
+        &self,
+        call: &Call,
+        hash: &CallHash,
+        endpoint: &Endpoint,
+    ) -> Result<(), Unanswered> {
+        let Some(message) = endpoint.refusals.format(call) else {
             return Ok(());
         };
         let ledger = &self.parts.ledger;
-        if ledger.answer(hash).map_err(in_ledger)?.is_some() {
-            return Ok(());
-        }
         ledger.refuse_format(hash, &message).map_err(in_ledger)?;
         Err(Unanswered::Failed {
             code: CallErrorKind::FormatRejected.code(),
@@ -446,6 +450,9 @@ impl JudgeService {
             Ok(reply) => {
                 claim.leave();
                 self.counters.answered.fetch_add(1, Relaxed);
+                if let Some((endpoint, _)) = asking.through {
+                    endpoint.refusals.take_format(call);
+                }
                 asking
                     .refusals
                     .iter()

@@ -8,13 +8,11 @@ use super::answers::Answers;
 use super::asker::{Asker, End, LookUp, Question, Seen, Source, Tries};
 use super::attempts::{Attempts, JudgeFailed, Outcome, Policy};
 use super::call::{Call, CallErrorKind, PromptLabel, Reply, ReplyFormat};
-use super::evidence::Evidence;
-use super::judged_metric::{Judged, JudgedMetric, SYSTEM_MESSAGE, Stage, Step};
 use super::ledger::CallLabel;
-use super::prompt::PromptError;
-use super::reply_shape::StageReply;
 use super::service::{JudgeService, Unanswered};
 use super::temperature::Temperature;
+use crate::metric::{Judged, JudgedMetric, SYSTEM_MESSAGE, Stage, Step};
+use crate::question::{Evidence, PromptError, StageReply};
 
 /// How judged trace metrics ask.
 #[derive(Clone, Debug)]
@@ -104,7 +102,7 @@ pub struct Unjudged {
 impl From<PromptError> for Unjudged {
     fn from(broken: PromptError) -> Self {
         Self {
-            code: "prompt".into(),
+            code: Self::PROMPT.into(),
             message: broken.to_string(),
             pending: false,
             fatal: false,
@@ -113,6 +111,9 @@ impl From<PromptError> for Unjudged {
 }
 
 impl Unjudged {
+    /// The code of a prompt that can't be filled in.
+    const PROMPT: &str = "prompt";
+
     fn of(unanswered: &Unanswered) -> Self {
         let code = match unanswered {
             Unanswered::Capped(_) => "cap_reached",
@@ -143,7 +144,7 @@ impl Unjudged {
 pub async fn judge_trace(
     service: &JudgeService,
     rules: &AskingRules,
-    metric: &dyn JudgedMetric,
+    metric: &JudgedMetric,
     evidence: &Evidence,
     threshold: f64,
 ) -> Result<Judged, Unjudged> {
@@ -170,14 +171,15 @@ pub(crate) struct Followed {
 pub(crate) fn follow(
     answers: &Answers<'_>,
     rules: &AskingRules,
-    metric: &dyn JudgedMetric,
+    metric: &JudgedMetric,
     evidence: &Evidence,
 ) -> Result<Followed, Unjudged> {
     let look_up = LookUp::new(answers);
     // The threshold decides about success alone, and that is not looked at.
     let judged = judge_from(Source::Ledger(&look_up), rules, metric, evidence, 0.5);
     let ended = match futures::executor::block_on(judged) {
-        Err(e) if e.fatal => return Err(e),
+        // A prompt that can't be filled in is a defect, and no answer.
+        Err(e) if e.fatal || e.code == Unjudged::PROMPT => return Err(e),
         Err(e) => !e.pending,
         Ok(_) => true,
     };
@@ -188,7 +190,7 @@ pub(crate) fn follow(
 async fn judge_from(
     source: Source<'_>,
     rules: &AskingRules,
-    metric: &dyn JudgedMetric,
+    metric: &JudgedMetric,
     evidence: &Evidence,
     threshold: f64,
 ) -> Result<Judged, Unjudged> {
@@ -204,7 +206,7 @@ async fn judge_from(
             Step::Ask(stage) => {
                 let question = StageQuestion {
                     rules,
-                    metric: metric.name(),
+                    metric: metric.name,
                     stage: &stage,
                 };
                 replies.push(asker.put(&question).await?);

@@ -7,6 +7,22 @@ use super::agent_reliability::Seen;
 use super::signals::compensated_sum;
 use super::{Metadata, SessionSignals, SignalWeights, Signals, clamp01, round4};
 
+/// What lists say of it.
+pub(super) static INFO: super::MetricInfo = super::MetricInfo {
+    name: "agent_consistency",
+    level: super::Level::Session,
+    method: super::Method::Aggregate,
+    default_threshold: super::DEFAULT_THRESHOLD,
+    inputs: &[
+        "confidence",
+        "loop_detection",
+        "tool_correctness",
+        "coherence",
+    ],
+    meaning: "How steady the agent's confidence is over the session, other signals added (1 = steady).",
+    asks: None,
+};
+
 /// The consistency of one session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Consistency {

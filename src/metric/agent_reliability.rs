@@ -6,6 +6,22 @@
 use super::signals::compensated_sum;
 use super::{Metadata, SessionSignals, SignalWeights, Signals, clamp01, round4};
 
+/// What lists say of it.
+pub(super) static INFO: super::MetricInfo = super::MetricInfo {
+    name: "agent_reliability",
+    level: super::Level::Session,
+    method: super::Method::Aggregate,
+    default_threshold: super::DEFAULT_THRESHOLD,
+    inputs: &[
+        "confidence",
+        "loop_detection",
+        "tool_correctness",
+        "coherence",
+    ],
+    meaning: "How bad the worst steps of the session are (1 = no risky step, 0 = the worst steps failed).",
+    asks: None,
+};
+
 const TOP_SHARE: f64 = 0.15;
 const WEIGHT_OF_MAX: f64 = 0.1;
 /// A step riskier than this is flagged (weighted, unrounded, strict).

@@ -2,6 +2,17 @@
 
 use super::{Metadata, NonFinite, clamp01, round4};
 
+/// What lists say of it.
+pub(super) static INFO: super::MetricInfo = super::MetricInfo {
+    name: "coherence",
+    level: super::Level::Trace,
+    method: super::Method::Embedding,
+    default_threshold: super::DEFAULT_THRESHOLD,
+    inputs: &["input", "output"],
+    meaning: "How close in meaning the output is to the input (1 = the same, 0 = unrelated).",
+    asks: None,
+};
+
 /// The coherence of one trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Coherence {

@@ -7,6 +7,17 @@
 use super::{DEFAULT_THRESHOLD, Metadata, NonFinite, clamp01, distance, round4};
 use crate::text::WordSet;
 
+/// What lists say of it.
+pub(super) static INFO: super::MetricInfo = super::MetricInfo {
+    name: "loop_detection",
+    level: super::Level::Trace,
+    method: super::Method::Embedding,
+    default_threshold: super::DEFAULT_THRESHOLD,
+    inputs: &["output"],
+    meaning: "Whether the output repeats one of the last outputs of its session (1 = new, 0 = a repetition).",
+    asks: None,
+};
+
 /// How many earlier traces are looked at, unless the user says otherwise.
 pub const DEFAULT_WINDOW: usize = 3;
 

@@ -1,20 +1,33 @@
-//! Metrics: one file each, plain functions over numbers, no I/O. The registry lists them all.
+//! Metrics: one file each, no I/O: plain functions over numbers, or, where a judge is asked, from the replies so far to
+//! the next question or the score. The registry lists them all.
 //! They give the scores that PandaProbe gives.
 
 pub mod agent_consistency;
 pub mod agent_reliability;
+mod argument_correctness;
 pub mod coherence;
+mod confidence;
+mod judged_metric;
 pub mod loop_detection;
 mod metadata;
 mod number;
+mod plan_adherence;
+mod plan_quality;
 mod registry;
 mod rules;
+mod shared_stages;
 mod signals;
+mod step_efficiency;
+mod task_completion;
+mod tool_correctness;
 mod vector;
 
+pub use judged_metric::{Judged, JudgedMetric, SYSTEM_MESSAGE, Stage, Step};
 pub use metadata::Metadata;
 pub use number::{clamp01, round4, stored_value};
-pub use registry::{ALL, CONVERSATION, Level, Method, MetricInfo, find, unjudged};
+pub use registry::{
+    ALL, CONVERSATION, Level, Method, MetricInfo, find, judged, judged_metric, unjudged,
+};
 pub use rules::{Gate, Rules};
 pub use signals::{SIGNALS, SessionSignals, SignalWeights, Signals, WeightError};
 pub use vector::{NonFinite, cosine_similarity, distance, norm_squared};

@@ -1,6 +1,7 @@
 //! Every metric nightmill knows. `nightmill metrics` prints this list.
 
 use super::DEFAULT_THRESHOLD;
+use super::judged_metric::JudgedMetric;
 
 /// What one score is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +59,23 @@ pub struct MetricInfo {
     pub inputs: &'static [&'static str],
     /// One line for a reader.
     pub meaning: &'static str,
+    /// What asks a judge about a trace; none for all other metrics.
+    pub asks: Option<&'static JudgedMetric>,
+}
+
+impl MetricInfo {
+    /// A metric of single traces that asks a judge.
+    pub(super) const fn judged(asks: &'static JudgedMetric, meaning: &'static str) -> Self {
+        Self {
+            name: asks.name,
+            level: Level::Trace,
+            method: Method::Judge,
+            default_threshold: DEFAULT_THRESHOLD,
+            inputs: &["trace"],
+            meaning,
+            asks: Some(asks),
+        }
+    }
 }
 
 /// The metric of whole conversations: a judge reads each session once and scores it on several scales.
@@ -65,122 +83,68 @@ pub const CONVERSATION: &str = "conversation";
 /// The bar of the judge of conversations unless another is given: 75 of 100.
 const CONVERSATION_THRESHOLD: f64 = 0.75;
 
+static CONVERSATION_INFO: MetricInfo = MetricInfo {
+    name: CONVERSATION,
+    level: Level::Session,
+    method: Method::Judge,
+    default_threshold: CONVERSATION_THRESHOLD,
+    inputs: &["session"],
+    meaning: "How well the agent led the whole session, by a judge's weighted scores (1 = excellent throughout).",
+    asks: None,
+};
+
 /// All metrics, trace metrics first.
-pub const ALL: &[MetricInfo] = &[
-    MetricInfo {
-        name: "coherence",
-        level: Level::Trace,
-        method: Method::Embedding,
-        default_threshold: DEFAULT_THRESHOLD,
-        inputs: &["input", "output"],
-        meaning: "How close in meaning the output is to the input (1 = the same, 0 = unrelated).",
-    },
-    MetricInfo {
-        name: "loop_detection",
-        level: Level::Trace,
-        method: Method::Embedding,
-        default_threshold: DEFAULT_THRESHOLD,
-        inputs: &["output"],
-        meaning: "Whether the output repeats one of the last outputs of its session (1 = new, 0 = a repetition).",
-    },
-    MetricInfo {
-        name: "task_completion",
-        level: Level::Trace,
-        method: Method::Judge,
-        default_threshold: DEFAULT_THRESHOLD,
-        inputs: &["trace"],
-        meaning: "How much of what the user wanted was done, by the trace's outcome (1 = all of it).",
-    },
-    MetricInfo {
-        name: "tool_correctness",
-        level: Level::Trace,
-        method: Method::Judge,
-        default_threshold: DEFAULT_THRESHOLD,
-        inputs: &["trace"],
-        meaning: "Whether the right tools were called, none too many and none too few (1 = the right ones).",
-    },
-    MetricInfo {
-        name: "argument_correctness",
-        level: Level::Trace,
-        method: Method::Judge,
-        default_threshold: DEFAULT_THRESHOLD,
-        inputs: &["trace"],
-        meaning: "The share of tool calls whose arguments fit the task (1 = all, also without any call).",
-    },
-    MetricInfo {
-        name: "step_efficiency",
-        level: Level::Trace,
-        method: Method::Judge,
-        default_threshold: DEFAULT_THRESHOLD,
-        inputs: &["trace"],
-        meaning: "How few steps the trace took beyond those it needed (1 = none).",
-    },
-    MetricInfo {
-        name: "confidence",
-        level: Level::Trace,
-        method: Method::Judge,
-        default_threshold: DEFAULT_THRESHOLD,
-        inputs: &["trace"],
-        meaning: "How decided and consistent the agent acted (1 = sure of its way, 0 = lost).",
-    },
-    MetricInfo {
-        name: "plan_adherence",
-        level: Level::Trace,
-        method: Method::Judge,
-        default_threshold: DEFAULT_THRESHOLD,
-        inputs: &["trace"],
-        meaning: "Whether the agent followed its own plan (1 = step by step, also without a plan).",
-    },
-    MetricInfo {
-        name: "plan_quality",
-        level: Level::Trace,
-        method: Method::Judge,
-        default_threshold: DEFAULT_THRESHOLD,
-        inputs: &["trace"],
-        meaning: "How complete and sensible the agent's plan was for the task (1 = also without a plan).",
-    },
-    MetricInfo {
-        name: "agent_reliability",
-        level: Level::Session,
-        method: Method::Aggregate,
-        default_threshold: DEFAULT_THRESHOLD,
-        inputs: &[
-            "confidence",
-            "loop_detection",
-            "tool_correctness",
-            "coherence",
-        ],
-        meaning: "How bad the worst steps of the session are (1 = no risky step, 0 = the worst steps failed).",
-    },
-    MetricInfo {
-        name: "agent_consistency",
-        level: Level::Session,
-        method: Method::Aggregate,
-        default_threshold: DEFAULT_THRESHOLD,
-        inputs: &[
-            "confidence",
-            "loop_detection",
-            "tool_correctness",
-            "coherence",
-        ],
-        meaning: "How steady the agent's confidence is over the session, other signals added (1 = steady).",
-    },
-    MetricInfo {
-        name: CONVERSATION,
-        level: Level::Session,
-        method: Method::Judge,
-        default_threshold: CONVERSATION_THRESHOLD,
-        inputs: &["session"],
-        meaning: "How well the agent led the whole session, by a judge's weighted scores (1 = excellent throughout).",
-    },
+pub static ALL: &[&MetricInfo] = &[
+    &super::coherence::INFO,
+    &super::loop_detection::INFO,
+    &super::task_completion::INFO,
+    &super::tool_correctness::INFO,
+    &super::argument_correctness::INFO,
+    &super::step_efficiency::INFO,
+    &super::confidence::INFO,
+    &super::plan_adherence::INFO,
+    &super::plan_quality::INFO,
+    &super::agent_reliability::INFO,
+    &super::agent_consistency::INFO,
+    &CONVERSATION_INFO,
 ];
 
 /// The metrics of a run that names none: all that need no judge.
 pub fn unjudged() -> impl Iterator<Item = &'static MetricInfo> {
-    ALL.iter().filter(|metric| metric.method != Method::Judge)
+    let all = ALL.iter().copied();
+    all.filter(|metric| metric.method != Method::Judge)
+}
+
+/// The metrics of single traces that ask a judge.
+pub fn judged() -> impl Iterator<Item = &'static JudgedMetric> {
+    ALL.iter().filter_map(|metric| metric.asks)
 }
 
 /// The metric of that name.
 pub fn find(name: &str) -> Option<&'static MetricInfo> {
-    ALL.iter().find(|metric| metric.name == name)
+    ALL.iter().copied().find(|metric| metric.name == name)
+}
+
+/// The judged metric of that name.
+pub fn judged_metric(name: &str) -> Option<&'static JudgedMetric> {
+    find(name)?.asks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_metric_is_found_by_its_name() {
+        for metric in judged() {
+            let found = judged_metric(metric.name).unwrap();
+            assert_eq!(found.name, metric.name);
+            assert_eq!(find(metric.name).unwrap().method, Method::Judge);
+        }
+        assert!(judged_metric("coherence").is_none());
+        assert_eq!(
+            judged().map(|metric| metric.prompts.len()).sum::<usize>(),
+            16
+        );
+    }
 }

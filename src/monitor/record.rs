@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 use super::cadence::{Cadence, CadenceError};
 use crate::history::figures::Target;
 use crate::selection::{RateError, SamplingRate, TargetFilters};
+use crate::text::nearest;
 use crate::text::{format_instant, instant, optional_instant};
-use crate::trace::nearest;
 
 const SIGNAL_WEIGHTS: &str = "signal_weights";
 const LONGEST_SLUG: usize = 40;

@@ -10,7 +10,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::record::Monitor;
-use crate::trace::nearest;
+use crate::text::nearest;
 
 const RECORDS_LOCK: &str = ".records.lock";
 const EXTENSION: &str = "json";

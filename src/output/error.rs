@@ -53,8 +53,8 @@ impl From<crate::judge::LedgerError> for RunError {
     }
 }
 
-impl From<crate::judge::PromptError> for RunError {
-    fn from(error: crate::judge::PromptError) -> Self {
+impl From<crate::question::PromptError> for RunError {
+    fn from(error: crate::question::PromptError) -> Self {
         Self::Plan(error.to_string())
     }
 }

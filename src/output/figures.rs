@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::metric::MetricInfo;
+use crate::metric::{Gate, MetricInfo, Rules};
 
 /// Scores have 4 decimals, so counting each value makes every quantile exact at constant memory.
 const STEPS: usize = 10_000;
@@ -82,6 +82,65 @@ impl Distribution {
             passed: self.passed,
             bins,
         }
+    }
+}
+
+/// Distributions by metric.
+#[derive(Clone, Debug, Default)]
+pub struct Distributions(Vec<(String, Distribution)>);
+
+impl Distributions {
+    /// That of a metric, to add to.
+    pub fn of(&mut self, metric: &str) -> &mut Distribution {
+        let known = self.0.iter().position(|(name, _)| name == metric);
+        let at = known.unwrap_or_else(|| {
+            self.0.push((metric.to_owned(), Distribution::default()));
+            self.0.len() - 1
+        });
+        &mut self.0[at].1
+    }
+
+    fn find(&self, metric: &str) -> Option<&Distribution> {
+        let found = self.0.iter().find(|(name, _)| name == metric);
+        found.map(|(_, distribution)| distribution)
+    }
+
+    /// Takes one that is known.
+    pub fn insert(&mut self, metric: &str, distribution: Distribution) {
+        *self.of(metric) = distribution;
+    }
+
+    /// Takes those of other metrics.
+    pub fn join(&mut self, others: Self) {
+        self.0.extend(others.0);
+    }
+
+    /// For the summary and the report, in the order of `metrics`.
+    pub fn summaries<'m>(
+        &self,
+        metrics: impl Iterator<Item = &'m &'static MetricInfo>,
+        rules: &Rules,
+    ) -> Vec<MetricSummary> {
+        let nothing = Distribution::default();
+        let summary = |metric: &&'static MetricInfo| {
+            let distribution = self.find(metric.name).unwrap_or(&nothing);
+            distribution.summarise(metric, rules.threshold(metric.name))
+        };
+        metrics.map(summary).collect()
+    }
+
+    /// What came of the gates of a run.
+    pub fn gates(&self, rules: &Rules) -> Vec<GateResult> {
+        let result = |gate: &Gate| {
+            let value = self.find(&gate.metric).and_then(Distribution::mean);
+            GateResult {
+                metric: gate.metric.clone(),
+                minimum: gate.minimum,
+                value: value.map(crate::metric::round4),
+                passed: value.is_some_and(|v| v >= gate.minimum),
+            }
+        };
+        rules.gates.iter().map(result).collect()
     }
 }
 

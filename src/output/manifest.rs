@@ -12,7 +12,7 @@ use crate::embed::EmbeddingService;
 use crate::metric::Rules;
 use crate::output::directory::MANIFEST;
 use crate::output::{RunDirectory, RunError};
-use crate::trace::{SourceFile, TraceSource};
+use crate::trace::SourceFile;
 
 #[derive(Serialize)]
 pub(crate) struct File {
@@ -187,20 +187,8 @@ fn identity(run: &RunDirectory) -> String {
     hasher.finalize().to_hex()[..32].to_owned()
 }
 
-/// Writes the manifest of a run over traces.
-pub(crate) fn write(
-    run: &RunDirectory,
-    command: &str,
-    source: &TraceSource,
-    rules: &Rules,
-    origins: Origins<'_>,
-    counts: Value,
-) -> Result<(), RunError> {
-    write_over(run, command, source.files(), rules, origins, counts)
-}
-
 /// Writes the manifest of a run over any files.
-pub(crate) fn write_over<'f>(
+pub(crate) fn write<'f>(
     run: &RunDirectory,
     command: &str,
     files: impl Iterator<Item = &'f SourceFile>,

@@ -18,7 +18,7 @@ pub use begun::{Announced, Begun, BegunRun, BegunStatus, begun_runs};
 pub use directory::{PartialFile, RunDirectory, delete_run};
 pub use error::RunError;
 pub use figures::{
-    Distribution, FailureSummary, GateResult, MetricSummary, QuarantineSummary, WorstSession,
-    WorstStep,
+    Distribution, Distributions, FailureSummary, GateResult, MetricSummary, QuarantineSummary,
+    WorstSession, WorstStep,
 };
 pub(crate) use status::Status;

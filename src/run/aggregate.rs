@@ -9,7 +9,7 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use super::EngineRequest;
 use super::aggregated_traces::AggregatedTraces;
 use super::engine::runtime;
-use super::score::{Stages, gate_results};
+use super::making::{Making, making};
 use super::session_rows::{SessionCounts, SessionRows};
 use super::signals_file::GivenSignals;
 use crate::engine::{
@@ -19,11 +19,11 @@ use crate::history::import_scores::IMPORT;
 use crate::history::{HistoryError, check_if_of_run, read_run};
 use crate::metric::{ALL, Method, Rules, SIGNALS};
 use crate::output::directory::MANIFEST;
-use crate::output::{Announced, Begun, RunDirectory, RunError, manifest, quarantine_rows};
+use crate::output::{RunDirectory, RunError, manifest};
 use crate::run::imported_signals::imported_signals;
 use crate::summary::Summary;
 use crate::trace::{
-    BatchLimits, Code, ColumnMap, OnBadFile, Quarantine, ReadOptions, Repeats, SourceFormat,
+    BatchLimits, ColumnMap, OnBadFile, Quarantine, ReadOptions, Repeats, SourceFormat,
     TraceColumns, TraceSource, discover, repeated_trace_ids,
 };
 
@@ -54,17 +54,10 @@ pub struct AggregateRequest {
 /// # Errors
 /// [`RunError`]; no directory is left then.
 pub fn aggregate(request: &AggregateRequest) -> Result<(Summary, PathBuf), RunError> {
-    let mut begun = None;
-    let result = make(request, &mut begun);
-    super::score::tell(begun, &result);
-    result
+    making(|run| make(request, run))
 }
 
-fn make(
-    request: &AggregateRequest,
-    begun: &mut Option<Begun>,
-) -> Result<(Summary, PathBuf), RunError> {
-    let mut stages = Stages::new();
+fn make(request: &AggregateRequest, making: &mut Making) -> Result<(Summary, PathBuf), RunError> {
     let given = Given::of(&request.paths)?;
     let files = discover(&given.paths, request.format)?;
     for file in &files {
@@ -98,16 +91,11 @@ fn make(
     }
     let inputs: Vec<PathBuf> = files.iter().map(|file| file.path.clone()).collect();
     let run = RunDirectory::create(&request.out, request.overwrite, &inputs)?;
-    let announced = Announced {
-        command: "aggregate",
-        metric_names: &request.rules.metrics,
-        monitor_id: None,
-    };
-    *begun = Begun::announce(&request.out, announced);
+    making.announce(&request.out, "aggregate", &request.rules.metrics);
     let ids = || TraceSource::open(files.clone(), reading(Vec::new()), Arc::default());
     let repeated = repeated_trace_ids(ids, request.engine.index_memory() / 32, Repeats::Any)?;
     let merge_repeated = !repeated.is_empty();
-    stages.end("open and check");
+    making.stages.end("open and check");
     let runtime = runtime(request.engine.threads)?;
     let (seen, sessions) = runtime.block_on(execute(
         request,
@@ -116,7 +104,7 @@ fn make(
         merge_repeated,
         &given.signals,
     ))?;
-    stages.end("aggregate and write");
+    making.stages.end("aggregate and write");
 
     let (rows_read, quarantined) = (source.rows_read(), quarantine.rows());
     let traces = seen.traces;
@@ -128,14 +116,10 @@ fn make(
                 "rows don't add up: {rows_read} read, {quarantined} quarantined, {traces} used"
             ))
         })?;
-    let entries = quarantine.sorted();
-    quarantine_rows::write(&run, &entries)?;
-    let distribution = |name: &str| match name {
-        "agent_reliability" => &sessions.reliability,
-        _ => &sessions.consistency,
-    };
     let rules = &request.rules;
-    let summary = Summary {
+    let wanted = ALL.iter();
+    let wanted = wanted.filter(|m| m.method == Method::Aggregate && rules.wants(m.name));
+    let mut summary = Summary {
         files: source.files().count() as u64,
         rows_read,
         traces,
@@ -143,50 +127,22 @@ fn make(
         traces_without_session: seen.without_session,
         empty_session_ids: source.empty_session_ids(),
         merged_duplicates: merged,
-        quarantined,
-        rows_left_out: 0,
-        unreadable_files: entries
-            .iter()
-            .filter(|e| e.code == Code::UnreadableFile)
-            .count() as u64,
-        failed_signals: 0,
-        pending_signals: 0,
-        judge: None,
         non_finite_signals: source.non_finite_signals(),
         unmatched_signals: given.signals.ids().len() as u64 - seen.with_imported,
-        sessions_without_evidence: sessions.without_evidence.clone(),
+        sessions_without_evidence: sessions.without_evidence,
         evidence_required: rules.null_without_evidence,
-        texts: 0,
-        distinct_texts: 0,
-        cached_texts: 0,
-        dedup_share: None,
-        tokens: 0,
-        tokens_per_second: None,
-        metrics: ALL
-            .iter()
-            .filter(|m| m.method == Method::Aggregate && rules.wants(m.name))
-            .map(|m| distribution(m.name).summarise(m, rules.threshold(m.name)))
-            .collect(),
-        worst_sessions: sessions.worst.clone(),
-        failures: Vec::new(),
-        quarantine: quarantine_rows::summarise(&entries),
-        gates: gate_results(rules, |metric| distribution(metric).mean()),
-        stages: stages.list,
+        metrics: sessions.distributions.summaries(wanted, rules),
+        worst_sessions: sessions.worst,
+        gates: sessions.distributions.gates(rules),
+        ..Summary::default()
     };
-    manifest::write_json(&run.path().join("summary.json"), &summary)?;
-    manifest::write(
-        &run,
-        "aggregate",
-        &source,
-        rules,
-        manifest::Origins {
-            signals: given.imports.as_deref(),
-            ..manifest::Origins::default()
-        },
-        summary.counts(),
-    )?;
+    making.set_aside(&run, &quarantine, &mut summary)?;
+    let origins = manifest::Origins {
+        signals: given.imports.as_deref(),
+        ..manifest::Origins::default()
+    };
     drop(runtime);
-    Ok((summary, run.commit()?))
+    making.finish(run, "aggregate", source.files(), rules, origins, summary)
 }
 
 /// What was given to aggregate.

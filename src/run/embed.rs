@@ -178,7 +178,7 @@ fn with_vectors(
     for name in columns {
         let Ok(field) = schema.field_with_name(name) else {
             let present: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
-            let near = crate::trace::nearest(name, present.iter().copied());
+            let near = crate::text::nearest(name, present.iter().copied());
             return Err(in_file(format!(
                 "no column `{name}`{near}; it has {}",
                 present.join(", ")

@@ -6,6 +6,7 @@ mod embed;
 mod engine;
 mod imported_signals;
 mod judging;
+mod making;
 pub mod open;
 mod plan;
 mod retry;

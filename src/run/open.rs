@@ -31,7 +31,7 @@ fn metric_name(setting: &str, name: &str) -> Result<String, SettingsError> {
         Some(metric) => Ok(metric.name.to_owned()),
         None => wrong(format!(
             "--{setting} {name}: no such metric{}; `nightmill metrics` lists them",
-            crate::trace::nearest(name, ALL.iter().map(|m| m.name))
+            crate::text::nearest(name, ALL.iter().map(|m| m.name))
         )),
     }
 }
@@ -86,7 +86,7 @@ pub fn rules(job: &Job) -> Result<Rules, SettingsError> {
             .iter()
             .any(|(signal, _)| signal == name)
         {
-            let near = crate::trace::nearest(name, crate::metric::SIGNALS.map(|(s, _)| s));
+            let near = crate::text::nearest(name, crate::metric::SIGNALS.map(|(s, _)| s));
             let names = crate::metric::SIGNALS.map(|(signal, _)| signal).join(", ");
             return wrong(format!(
                 "--weights {name}: no such signal{near}; signals are {names}"

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::conversation::{Listener, from_traces};
-use crate::judge::{JudgedMetric, Price, Usage, follow};
+use crate::judge::{Price, Usage, follow};
+use crate::metric::JudgedMetric;
 use crate::output::RunError;
 use crate::run::engine::runtime;
 use crate::run::judging::request::JudgeRequest;
@@ -100,8 +101,8 @@ pub fn plan(request: &ScoreRequest, judge: &JudgeRequest) -> Result<PlanSummary,
     let mut planned: Vec<PlannedMetric> = metrics
         .iter()
         .map(|metric| PlannedMetric {
-            name: metric.name().into(),
-            model: judge.asking.model_of(metric.name()).into(),
+            name: metric.name.into(),
+            model: judge.asking.model_of(metric.name).into(),
             ..PlannedMetric::default()
         })
         .collect();
@@ -116,7 +117,7 @@ pub fn plan(request: &ScoreRequest, judge: &JudgeRequest) -> Result<PlanSummary,
             // A trace that is too long fails without a call.
             let Ok(evidence) = evidence else { continue };
             for (metric, planned) in metrics.iter().zip(&mut planned) {
-                if given.has(&trace_id, metric.name()) {
+                if given.has(&trace_id, metric.name) {
                     continue;
                 }
                 let followed = follow(&answers, &judge.asking, *metric, &evidence);
@@ -124,10 +125,12 @@ pub fn plan(request: &ScoreRequest, judge: &JudgeRequest) -> Result<PlanSummary,
                 let Some(prompt) = followed.seen.first_prompt_tokens else {
                     continue;
                 };
-                let calls = metric.most_calls() as u64 - shared(judge, &metrics, *metric);
+                // Shared stages are the first ones.
+                let shared = shared(judge, &metrics, metric);
+                let calls = metric.prompts.len() as u64 - shared;
                 planned.traces += 1;
                 planned.calls += calls;
-                let known = followed.seen.answered.min(calls);
+                let known = followed.seen.answered.saturating_sub(shared).min(calls);
                 planned.known += known;
                 // A stage that shows the trace again costs as much as the first; one that does not, less.
                 planned.prompt_tokens += prompt * calls;
@@ -200,23 +203,17 @@ pub(crate) fn price_of(judge: &JudgeRequest, model: &str) -> Option<Price> {
     }
 }
 
-/// Calls of a metric that another metric of the run, asked of the same model, makes already.
-fn shared(
-    judge: &JudgeRequest,
-    metrics: &[&'static dyn JudgedMetric],
-    metric: &dyn JudgedMetric,
-) -> u64 {
-    let same_model = |other: &str| {
-        metrics.iter().any(|m| m.name() == other)
-            && judge.asking.model_of(other) == judge.asking.model_of(metric.name())
-    };
+/// Calls of a metric that a metric further up, asked of the same model, makes already.
+fn shared(judge: &JudgeRequest, metrics: &[&'static JudgedMetric], metric: &JudgedMetric) -> u64 {
     if !judge.asking.share_stages {
         return 0;
     }
-    // The plan of plan_adherence is shared whole; without it, the task of step_efficiency.
-    match metric.name() {
-        "plan_quality" if same_model("plan_adherence") => 2,
-        "plan_quality" | "plan_adherence" if same_model("step_efficiency") => 1,
-        _ => 0,
-    }
+    let model = |of: &JudgedMetric| judge.asking.model_of(of.name).to_owned();
+    let earlier = metrics.iter().take_while(|m| m.name != metric.name);
+    let asked: Vec<&str> = earlier
+        .filter(|m| model(**m) == model(metric))
+        .flat_map(|m| m.prompts.iter().copied())
+        .collect();
+    let shared = metric.prompts.iter();
+    shared.filter(|prompt| asked.contains(prompt)).count() as u64
 }

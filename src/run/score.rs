@@ -2,19 +2,17 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Instant;
 
 use super::engine::runtime;
+use super::making::{Making, making};
 use super::session_rows::SessionCounts;
 use super::signals_file::GivenSignals;
 use super::trace_rows::TraceCounts;
 use super::{EngineRequest, Retry, load_service, worst};
 use crate::embed::{EmbeddingCounts, EmbeddingService};
 use crate::job::RequestRecord;
-use crate::metric::{CONVERSATION, Rules};
-use crate::output::{
-    Announced, Begun, Distribution, GateResult, RunDirectory, RunError, manifest, quarantine_rows,
-};
+use crate::metric::{ALL, CONVERSATION, Rules};
+use crate::output::{Distributions, RunDirectory, RunError, manifest};
 use crate::run::judging::request::JudgeRequest;
 use crate::run::judging::traces;
 use crate::run::stages::Passes;
@@ -22,8 +20,7 @@ use crate::run::{retry_conversations, stages};
 use crate::selection::TargetChoice;
 use crate::summary::{PageFacts, ShownSession, Summary};
 use crate::trace::{
-    Code, ColumnMap, OnBadFile, Quarantine, SourceFile, SourceFormat, TraceColumns, TraceSource,
-    discover,
+    ColumnMap, OnBadFile, Quarantine, SourceFile, SourceFormat, TraceColumns, TraceSource, discover,
 };
 
 /// Renders report.html from what a run came to, or says what is wrong with its template.
@@ -105,66 +102,19 @@ impl Progress {
     }
 }
 
-/// Seconds by stage.
-#[derive(Debug)]
-pub(super) struct Stages {
-    last: Instant,
-    pub list: Vec<(String, f64)>,
-}
-
-impl Stages {
-    pub fn new() -> Self {
-        Self {
-            last: Instant::now(),
-            list: Vec::new(),
-        }
-    }
-
-    /// Ends a stage that began where the last one ended.
-    pub fn end(&mut self, name: &str) {
-        let seconds = self.last.elapsed().as_secs_f64();
-        self.last = Instant::now();
-        self.list.push((name.to_owned(), seconds));
-    }
-
-    /// Ends a stage within which something else took a known part of the time.
-    pub fn end_as_two(&mut self, part: &str, seconds: f64, rest: &str) {
-        self.end(rest);
-        if let Some((_, whole)) = self.list.last_mut() {
-            let seconds = seconds.min(*whole);
-            *whole -= seconds;
-            self.list
-                .insert(self.list.len() - 1, (part.to_owned(), seconds));
-        }
-    }
-}
-
 /// Carries out a scoring run and returns its summary and directory.
 ///
 /// # Errors
 /// [`RunError`]; no directory is left then.
 pub fn score(request: &ScoreRequest, progress: &Progress) -> Result<(Summary, PathBuf), RunError> {
-    let mut begun = None;
-    let result = make(request, progress, &mut begun);
-    tell(begun, &result);
-    result
-}
-
-/// Ends the record of a run that has begun.
-pub(super) fn tell<T>(begun: Option<Begun>, result: &Result<T, RunError>) {
-    match (begun, result) {
-        (None, _) => {}
-        (Some(begun), Ok(_)) => begun.done(),
-        (Some(begun), Err(error)) => begun.failed(&error.to_string()),
-    }
+    making(|run| make(request, progress, run))
 }
 
 fn make(
     request: &ScoreRequest,
     progress: &Progress,
-    begun: &mut Option<Begun>,
+    making: &mut Making,
 ) -> Result<(Summary, PathBuf), RunError> {
-    let mut stages = Stages::new();
     progress.enter("opening files");
     request.engine.check()?;
     let files = discover(&request.paths, request.format)?;
@@ -223,7 +173,7 @@ fn make(
     });
     let _ = progress.source.set(Arc::clone(&source));
     retry_conversations::prepare(request, &documents)?;
-    stages.end("open and check");
+    making.stages.end("open and check");
 
     progress.enter("loading the model");
     let service = load_service(&request.engine, &run.work())?;
@@ -231,7 +181,7 @@ fn make(
     if let Some(retry) = request.retry() {
         retry.check_model(&service)?;
     }
-    stages.end("load model");
+    making.stages.end("load model");
 
     let runtime = runtime(request.engine.threads)?;
     let mut given = match &request.signals {
@@ -240,12 +190,7 @@ fn make(
     };
     if request.monitor_id.is_none() {
         // Everything that was asked for is there. Whoever runs a monitor has announced it before.
-        let announced = Announced {
-            command: "score",
-            metric_names: &request.metric_names,
-            monitor_id: None,
-        };
-        *begun = Begun::announce(&request.out, announced);
+        making.announce(&request.out, "score", &request.metric_names);
     }
     let mut given_ids = given.ids();
     if let Some(targets) = &targets {
@@ -265,7 +210,7 @@ fn make(
             let judged = runtime.block_on(passes.judge(judge, judges, &files, &given, &run))?;
             // What the condition embedded is counted once, by the pass that writes.
             texts_seen_before = service.counts().texts;
-            stages.end("judge");
+            making.stages.end("judge");
             Some(judged)
         }
     };
@@ -295,57 +240,52 @@ fn make(
     service.finish();
     let mut counts = service.counts();
     counts.texts -= texts_seen_before;
-    stages.end_as_two("embed", counts.embed_seconds, "read, score and write");
+    making
+        .stages
+        .end_as_two("embed", counts.embed_seconds, "read, score and write");
 
     progress.enter("writing the report");
     let unmatched = given_ids.len() as u64 - traces.with_given_signals;
     let conversations = conversations.map(|c| c.distribution).unwrap_or_default();
-    let mut summary = summarise(
-        request,
-        &source,
-        &quarantine,
-        traces,
-        sessions,
-        &conversations,
-        counts,
-    )?;
-    summary.non_finite_signals = given.non_finite;
-    summary.unmatched_signals = unmatched;
-    summary.judge = judge_summary;
-    let entries = quarantine.sorted();
-    quarantine_rows::write(&run, &entries)?;
-    summary.quarantine = quarantine_rows::summarise(&entries);
+    let mut distributions = traces.distributions.clone();
+    distributions.join(sessions.distributions.clone());
+    distributions.insert(CONVERSATION, conversations);
+    let mut summary = Summary {
+        non_finite_signals: given.non_finite,
+        unmatched_signals: unmatched,
+        judge: judge_summary,
+        ..summarise(
+            request,
+            &source,
+            quarantine.rows(),
+            traces,
+            sessions,
+            &distributions,
+            counts,
+        )?
+    };
+    making.set_aside(&run, &quarantine, &mut summary)?;
     if let Some(page) = request.report {
         let worst = worst::read(&run, &source, &summary.worst_sessions, rules)?;
-        stages.end("read worst sessions");
-        summary.stages = stages.list;
+        making.stages.end("read worst sessions");
+        summary.stages.clone_from(&making.stages.list);
         write_report(page, request, &run, &source, &service, &summary, &worst)?;
-    } else {
-        summary.stages = stages.list;
     }
-    manifest::write_json(&run.path().join("summary.json"), &summary)?;
-    manifest::write(
-        &run,
-        "score",
-        &source,
-        rules,
-        manifest::Origins {
-            model: manifest::model(&service, request.engine.model.as_deref()),
-            judge: judge.as_ref().map(|(judge, _)| judge.described()).into(),
-            signals: request.signals.as_deref(),
-            request: serde_json::json!(record),
-            name: request
-                .retry()
-                .map(|retry| retry.name.as_str())
-                .or(request.name.as_deref()),
-            monitor_id: request.monitor_id.as_deref(),
-            metric_names: Some(&request.metric_names),
-            retry: request.retry().map(|retry| retry.retried()),
-        },
-        summary.counts(),
-    )?;
+    let origins = manifest::Origins {
+        model: manifest::model(&service, request.engine.model.as_deref()),
+        judge: judge.as_ref().map(|(judge, _)| judge.described()).into(),
+        signals: request.signals.as_deref(),
+        request: serde_json::json!(record),
+        name: request
+            .retry()
+            .map(|retry| retry.name.as_str())
+            .or(request.name.as_deref()),
+        monitor_id: request.monitor_id.as_deref(),
+        metric_names: Some(&request.metric_names),
+        retry: request.retry().map(|retry| retry.retried()),
+    };
     drop(runtime);
-    Ok((summary, run.commit()?))
+    making.finish(run, "score", source.files(), rules, origins, summary)
 }
 
 /// Whether there is a row to score.
@@ -394,33 +334,17 @@ fn write_report(
     std::fs::write(&path, html).map_err(|e| RunError::write(&path, e))
 }
 
-pub(super) fn gate_results(rules: &Rules, mean: impl Fn(&str) -> Option<f64>) -> Vec<GateResult> {
-    rules
-        .gates
-        .iter()
-        .map(|gate| {
-            let value = mean(&gate.metric);
-            GateResult {
-                metric: gate.metric.clone(),
-                minimum: gate.minimum,
-                value: value.map(crate::metric::round4),
-                passed: value.is_some_and(|v| v >= gate.minimum),
-            }
-        })
-        .collect()
-}
-
 fn summarise(
     request: &ScoreRequest,
     source: &TraceSource,
-    quarantine: &Quarantine,
+    quarantined: u64,
     traces: TraceCounts,
     sessions: SessionCounts,
-    conversations: &Distribution,
+    distributions: &Distributions,
     embedding: EmbeddingCounts,
 ) -> Result<Summary, RunError> {
     let rules = &request.rules;
-    let (rows_read, quarantined) = (source.rows_read(), quarantine.rows());
+    let rows_read = source.rows_read();
     let left_out = source.rows_left_out();
     let kept = rows_read.checked_sub(quarantined + left_out);
     let merged = kept.and_then(|kept| kept.checked_sub(traces.traces))
@@ -430,25 +354,7 @@ fn summarise(
             traces.traces
         ))
     })?;
-    let nothing = Distribution::default();
-    let distribution = |name: &str| match name {
-        "coherence" => &traces.coherence,
-        "loop_detection" => &traces.loop_detection,
-        "agent_reliability" => &sessions.reliability,
-        "agent_consistency" => &sessions.consistency,
-        CONVERSATION => conversations,
-        judged => traces.judged.get(judged).unwrap_or(&nothing),
-    };
-    let metrics = crate::metric::ALL
-        .iter()
-        .filter(|m| rules.computes(m.name))
-        .map(|m| distribution(m.name).summarise(m, rules.threshold(m.name)))
-        .collect();
-    let unreadable = quarantine
-        .sorted()
-        .iter()
-        .filter(|e| e.code == Code::UnreadableFile)
-        .count() as u64;
+    let computed = ALL.iter().filter(|m| rules.computes(m.name));
     let share = |part: u64, whole: u64| {
         (whole > 0).then(|| crate::metric::round4(part as f64 / whole as f64))
     };
@@ -460,14 +366,9 @@ fn summarise(
         traces_without_session: traces.without_session,
         empty_session_ids: source.empty_session_ids(),
         merged_duplicates: merged,
-        quarantined,
         rows_left_out: left_out,
-        unreadable_files: unreadable,
         failed_signals: traces.failed_signals,
         pending_signals: traces.pending_signals,
-        judge: None,
-        non_finite_signals: 0,
-        unmatched_signals: 0,
         sessions_without_evidence: sessions.without_evidence.clone(),
         evidence_required: rules.null_without_evidence,
         texts: embedding.texts,
@@ -480,11 +381,10 @@ fn summarise(
         tokens: embedding.tokens,
         tokens_per_second: (embedding.tokens > 0)
             .then(|| (embedding.tokens as f64 / embedding.embed_seconds).round()),
-        metrics,
-        gates: gate_results(rules, |metric| distribution(metric).mean()),
+        metrics: distributions.summaries(computed, rules),
+        gates: distributions.gates(rules),
         failures: traces.failures(),
         worst_sessions: sessions.worst,
-        quarantine: Vec::new(),
-        stages: Vec::new(),
+        ..Summary::default()
     })
 }

@@ -17,7 +17,7 @@ use crate::output::score_rows::{
     AUTOMATED, ModelLabel, NO_EVIDENCE, ScoreRow, ScoreRows, scores_schema,
 };
 use crate::output::table_writer::{TableWriter, part_path};
-use crate::output::{Distribution, RunDirectory, RunError, Status, WorstSession, WorstStep};
+use crate::output::{Distributions, RunDirectory, RunError, Status, WorstSession, WorstStep};
 
 /// How many sessions the summary and the report show.
 const WORST: usize = 10;
@@ -55,8 +55,7 @@ fn sessions_schema() -> SchemaRef {
 #[derive(Debug, Default)]
 pub(super) struct SessionCounts {
     pub sessions: u64,
-    pub reliability: Distribution,
-    pub consistency: Distribution,
+    pub distributions: Distributions,
     pub without_evidence: BTreeMap<String, u64>,
     pub worst: Vec<WorstSession>,
     rows: u64,
@@ -187,10 +186,7 @@ impl SessionRows {
                         .or_default() += 1;
                 }
                 if !withheld {
-                    let distribution = match at {
-                        0 => &mut self.counts.reliability,
-                        _ => &mut self.counts.consistency,
-                    };
+                    let distribution = self.counts.distributions.of(name);
                     distribution.add(scored.score, threshold);
                     shown[at] = Some(scored.score);
                 }

@@ -29,7 +29,7 @@ use crate::output::score_rows::{
     ANNOTATION, AUTOMATED, ModelLabel, ScoreRow, ScoreRows, scores_schema,
 };
 use crate::output::table_writer::TableWriter;
-use crate::output::{Distribution, FailureSummary, RunDirectory, RunError};
+use crate::output::{Distributions, FailureSummary, RunDirectory, RunError};
 use crate::run::judging::judgements::{Judgement, Judgements};
 
 /// Counts that the summary needs.
@@ -42,10 +42,7 @@ pub(super) struct TraceCounts {
     /// Whether the plan merges rows of one trace id; it must not lose any otherwise.
     pub merged: bool,
     pub pending_signals: u64,
-    pub coherence: Distribution,
-    pub loop_detection: Distribution,
-    /// Of judged metrics, by name.
-    pub judged: BTreeMap<String, Distribution>,
+    pub distributions: Distributions,
     /// How often a metric failed with a code, and the reason of the first time.
     failures: BTreeMap<(String, String), (u64, String)>,
 }
@@ -236,12 +233,13 @@ impl TraceRows {
         let scored = match &Coherence::new(plan.gap(row), threshold) {
             Ok(coherence) => {
                 coherence.push_metadata(&mut metadata);
-                self.counts.coherence.add(coherence.score(), threshold);
+                let distribution = self.counts.distributions.of(NAME);
+                distribution.add(coherence.score(), threshold);
                 let (raw, passed) = (coherence.score_raw(), coherence.success());
                 Scored::success(raw, passed, threshold, coherence.reason())
             }
             Err(e) => {
-                self.counts.coherence.add_failure();
+                self.counts.distributions.of(NAME).add_failure();
                 self.counts.fail(NAME, &e.to_string());
                 Scored::failure(e, &mut metadata)
             }
@@ -278,12 +276,13 @@ impl TraceRows {
         let scored = match detection {
             Ok(detection) => {
                 detection.push_metadata(&mut metadata, |back| self.session.id_back(back));
-                self.counts.loop_detection.add(detection.score(), threshold);
+                let distribution = self.counts.distributions.of(NAME);
+                distribution.add(detection.score(), threshold);
                 let (raw, passed) = (detection.score_raw(), detection.success());
                 Scored::success(raw, passed, threshold, detection.reason())
             }
             Err(e) => {
-                self.counts.loop_detection.add_failure();
+                self.counts.distributions.of(NAME).add_failure();
                 self.counts.fail(NAME, &e.to_string());
                 Scored::failure(&e, &mut metadata)
             }
@@ -298,11 +297,7 @@ impl TraceRows {
             self.counts.fail(&judgement.metric, &judgement.reason);
         }
         let threshold = self.rules.threshold(&judgement.metric);
-        let distribution = self
-            .counts
-            .judged
-            .entry(judgement.metric.clone())
-            .or_default();
+        let distribution = self.counts.distributions.of(&judgement.metric);
         match (judgement.score, judgement.status) {
             (Some(score), _) => distribution.add(round4(score), threshold),
             (None, Status::Failed) => distribution.add_failure(),

@@ -5,21 +5,17 @@ use std::sync::Arc;
 
 use crate::conversation::from_tables::{Choice, Tables};
 use crate::conversation::tables::turns_and_cases::{CASES, TURNS};
-use crate::conversation::{
-    ConversationRequest, ConversationSummary, Listener, TableCounts, judge_each,
-};
+use crate::conversation::{ConversationRequest, ConversationSummary, Listener, judge_each};
 use crate::job::{RequestRecord, TablesRecord};
-use crate::metric::{CONVERSATION, Rules, find};
-use crate::output::{
-    Announced, Begun, Distribution, RunDirectory, RunError, manifest, quarantine_rows,
-};
+use crate::metric::{ALL, CONVERSATION, Rules};
+use crate::output::{Distributions, RunDirectory, RunError, manifest};
 use crate::run::engine::runtime;
 use crate::run::judging::request::JudgeRequest;
 use crate::run::judging::summary;
-use crate::run::score::{Stages, gate_results, tell};
+use crate::run::making::{Making, making};
 use crate::run::{Progress, retry_conversations};
-use crate::summary::{JudgeSummary, Summary};
-use crate::trace::{Code, OnBadFile, Quarantine, SourceFile, SourceFormat, TableSource, discover};
+use crate::summary::Summary;
+use crate::trace::{OnBadFile, Quarantine, SourceFile, SourceFormat, TableSource, discover};
 
 /// A validated request.
 #[derive(Clone, Debug)]
@@ -114,18 +110,14 @@ pub fn judge_turns(
     request: &TurnsRequest,
     progress: &Progress,
 ) -> Result<(Summary, PathBuf), RunError> {
-    let mut begun = None;
-    let result = make(request, progress, &mut begun);
-    tell(begun, &result);
-    result
+    making(|run| make(request, progress, run))
 }
 
 fn make(
     request: &TurnsRequest,
     progress: &Progress,
-    begun: &mut Option<Begun>,
+    making: &mut Making,
 ) -> Result<(Summary, PathBuf), RunError> {
-    let mut stages = Stages::new();
     progress.enter("opening files");
     let conversation = request.conversation()?;
     let opened = Opened::of(request)?;
@@ -140,13 +132,8 @@ fn make(
     // Providers, keys and the ledger are checked before anything takes time.
     let service = request.judge.service(&[])?;
     let run = RunDirectory::create(&request.out, request.overwrite, &inputs)?;
-    let announced = Announced {
-        command: "conversations",
-        metric_names: &request.rules.metrics,
-        monitor_id: None,
-    };
-    *begun = Begun::announce(&request.out, announced);
-    stages.end("open and check");
+    making.announce(&request.out, "conversations", &request.rules.metrics);
+    making.stages.end("open and check");
 
     progress.enter("reading turns");
     let (sessions, mut counts) = tables.choose(request.choice())?;
@@ -160,7 +147,7 @@ fn make(
         let read = |each: &mut Listener<'_>| tables.read_conversations(&sessions, each);
         retry_conversations::check(&request.judge, retry, conversation, read)?;
     }
-    stages.end("read turns");
+    making.stages.end("read turns");
 
     progress.enter("judging");
     let chosen = sessions.len();
@@ -176,7 +163,7 @@ fn make(
     let judged = runtime.block_on(request.judge.in_rounds(&service, once))?;
     counts.merged_turns = tables.merged_turns();
     judged.scores.append(&run)?;
-    stages.end("judge");
+    making.stages.end("judge");
 
     let of_conversations = ConversationSummary {
         tables: Some(counts.clone()),
@@ -194,21 +181,22 @@ fn make(
         let cases = tables.cases.iter().flat_map(TableSource::files);
         tables.turns.files().chain(cases)
     };
-    let entries = quarantine.sorted();
-    quarantine_rows::write(&run, &entries)?;
-    let unreadable = entries
-        .iter()
-        .filter(|e| e.code == Code::UnreadableFile)
-        .count();
-    let summary = Summary {
+    let rules = &request.rules;
+    let mut distributions = Distributions::default();
+    distributions.insert(CONVERSATION, judged.distribution);
+    let metric = ALL.iter().filter(|metric| metric.name == CONVERSATION);
+    let mut summary = Summary {
         files: opened().count() as u64,
-        quarantined: quarantine.rows(),
-        unreadable_files: unreadable as u64,
-        quarantine: quarantine_rows::summarise(&entries),
-        stages: stages.list,
-        ..summary_of(&request.rules, &judged.distribution, judge, &counts, chosen)
+        rows_read: counts.turn_rows + counts.case_rows,
+        sessions: chosen as u64,
+        merged_duplicates: counts.merged_turns,
+        evidence_required: true,
+        judge: Some(judge),
+        metrics: distributions.summaries(metric, rules),
+        gates: distributions.gates(rules),
+        ..Summary::default()
     };
-    manifest::write_json(&run.path().join("summary.json"), &summary)?;
+    making.set_aside(&run, &quarantine, &mut summary)?;
     let mut described = request.judge.described();
     if let Some(members) = described.as_object_mut() {
         members.insert("all_statuses".into(), request.all_statuses.into());
@@ -224,58 +212,6 @@ fn make(
         retry: request.judge.retry.as_ref().map(|retry| retry.retried()),
         ..manifest::Origins::default()
     };
-    let rules = &request.rules;
-    manifest::write_over(
-        &run,
-        "conversations",
-        opened(),
-        rules,
-        origins,
-        summary.counts(),
-    )?;
     drop(runtime);
-    Ok((summary, run.commit()?))
-}
-
-/// The part of the summary that rests on what was judged.
-fn summary_of(
-    rules: &Rules,
-    distribution: &Distribution,
-    judge: JudgeSummary,
-    counts: &TableCounts,
-    sessions: usize,
-) -> Summary {
-    let metric = find(CONVERSATION);
-    let metrics = metric.map(|m| distribution.summarise(m, rules.threshold(m.name)));
-    Summary {
-        files: 0,
-        rows_read: counts.turn_rows + counts.case_rows,
-        traces: 0,
-        sessions: sessions as u64,
-        traces_without_session: 0,
-        empty_session_ids: 0,
-        merged_duplicates: counts.merged_turns,
-        quarantined: 0,
-        rows_left_out: 0,
-        unreadable_files: 0,
-        failed_signals: 0,
-        non_finite_signals: 0,
-        unmatched_signals: 0,
-        sessions_without_evidence: Default::default(),
-        evidence_required: true,
-        texts: 0,
-        distinct_texts: 0,
-        cached_texts: 0,
-        dedup_share: None,
-        tokens: 0,
-        tokens_per_second: None,
-        pending_signals: 0,
-        judge: Some(judge),
-        metrics: metrics.into_iter().collect(),
-        failures: Vec::new(),
-        worst_sessions: Vec::new(),
-        quarantine: Vec::new(),
-        gates: gate_results(rules, |_| distribution.mean()),
-        stages: Vec::new(),
-    }
+    making.finish(run, "conversations", opened(), rules, origins, summary)
 }

@@ -15,7 +15,7 @@ pub use page::{PageFacts, ShownSession};
 pub(crate) use page::{ShownLoop, ShownTrace};
 
 /// Everything a run says about itself.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Summary {
     /// Files read.
     pub files: u64,

@@ -6,6 +6,7 @@ mod content;
 mod identity;
 mod json;
 mod moment;
+mod nearest;
 mod serialise;
 mod word_set;
 
@@ -14,6 +15,7 @@ pub use identity::TextId;
 pub use json::{Json, JsonError, parse, parse_members, parse_strict};
 pub use moment::{InstantError, format_instant, parse_instant};
 pub(crate) use moment::{instant, optional_instant};
+pub(crate) use nearest::nearest;
 pub use serialise::{push_json_string, push_number, to_text};
 pub use word_set::{WordSet, jaccard_of_texts, words};
 

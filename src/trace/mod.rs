@@ -28,7 +28,6 @@ pub use document::{DocumentSource, Members, TraceDocument, label, merge_document
 pub use duplicates::{RepeatedIds, Repeats, repeated_trace_ids};
 pub use epoch::EpochUnit;
 pub use quarantine::{Code, Quarantine, QuarantinedRows};
-pub(crate) use schema::nearest;
 pub use schema::{ColumnMap, TextEncoding, TraceColumns, canonical_schema};
 pub(crate) use session_key::SessionKey;
 pub use source::{BatchLimits, OnBadFile, ReadOptions, TextAt, Texts, TraceSource};

@@ -7,6 +7,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
 use super::TraceError;
 use super::epoch::EpochUnit;
+use crate::text::nearest;
 
 /// Names of canonical columns that a user can map or request.
 pub const CANONICAL: &[&str] = &[
@@ -184,24 +185,6 @@ impl ColumnMap {
             })
             .collect()
     }
-}
-
-/// ` (did you mean ...?)` for the nearest candidate, or nothing if none is near.
-pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
-    let lower = name.to_lowercase();
-    candidates
-        .into_iter()
-        .map(|candidate| {
-            (
-                strsim::jaro_winkler(&lower, &candidate.to_lowercase()),
-                candidate,
-            )
-        })
-        .filter(|(score, _)| *score > 0.75)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map_or_else(String::new, |(_, candidate)| {
-            format!(" (did you mean `{candidate}`?)")
-        })
 }
 
 /// What a user does about a column that is not there.

@@ -16,9 +16,9 @@ use super::jsonl::{self, Line, LineAt, Wanted};
 use super::native;
 use super::parquet_file::{Cells, ParquetFile};
 use super::quarantine::{Code, Quarantine, QuarantinedRows};
-use super::schema::nearest;
 use super::source::OnBadFile;
 use crate::text::Json;
+use crate::text::nearest;
 
 /// The columns of a table.
 #[derive(Clone, Copy, Debug)]

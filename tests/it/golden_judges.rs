@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 
 use nightmill::judge::{
-    Attempts, Evidence, HttpJudge, JudgeFailed, Judged, Outcome, Policy, ProviderError,
-    ProviderNotConfigured, ProviderSettings, Step, WhenTooLong, judged_metric, resolve,
+    Attempts, HttpJudge, JudgeFailed, Outcome, Policy, ProviderError, ProviderNotConfigured,
+    ProviderSettings, resolve,
 };
-use nightmill::metric::{DEFAULT_THRESHOLD, stored_value};
+use nightmill::metric::{DEFAULT_THRESHOLD, Judged, Step, judged_metric, stored_value};
+use nightmill::question::{Evidence, WhenTooLong};
 use serde_json::{Value, json};
 
 use crate::support::{assert_json_close, golden};
@@ -54,7 +55,7 @@ fn evaluate(record: &Value) -> (Result<Judged, &'static str>, Vec<Value>) {
             Ok(reply) => replies.push(reply),
             Err(_) => break Err(JudgeFailed::CODE),
         }
-        assert!(replies.len() <= metric.most_calls(), "{}", record["id"]);
+        assert!(replies.len() <= metric.prompts.len(), "{}", record["id"]);
     };
     assert!(script.is_empty(), "{}: replies are left over", record["id"]);
     (result, calls)

@@ -18,7 +18,9 @@ const ROOMS: &[&[&str]] = &[
     &["judge"],
     &["embed"],
     &["selection"],
-    &["metric", "model", "trace"],
+    &["metric"],
+    &["question"],
+    &["model", "trace"],
     &["encoder", "text"],
 ];
 

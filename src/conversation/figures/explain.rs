@@ -2,8 +2,6 @@
 //!
 //! They are worth a call only if [`RunComparison::anything_moved`].
 
-use std::sync::LazyLock;
-
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -11,7 +9,7 @@ use serde_json::{Value, json};
 use crate::conversation::figures::compare::RunComparison;
 use crate::conversation::figures::differences::RunDifferences;
 use crate::conversation::question::reply::without_fence;
-use crate::judge::prompt::{PromptError, Prompts, prompt};
+use crate::question::{Prompt, PromptError, prompt};
 use crate::text::{Json, parse_strict};
 
 /// How many of the worst cases a prompt carries.
@@ -19,12 +17,8 @@ const WORST_CASES: usize = 10;
 /// How much of a malformed reply is kept.
 const MAX_SUMMARY_CHARS: usize = 500;
 
-static PROMPTS: LazyLock<Prompts> = LazyLock::new(|| {
-    Prompts::new(&[
-        prompt!("conversation_cause_analysis"),
-        prompt!("conversation_suggestions"),
-    ])
-});
+const CAUSES: Prompt = prompt!("conversation_cause_analysis");
+const SUGGESTIONS: Prompt = prompt!("conversation_suggestions");
 
 /// Which way a metric moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -129,10 +123,7 @@ pub fn cause_prompt(
     comparison: &RunComparison,
     differences: &RunDifferences,
 ) -> Result<String, PromptError> {
-    PROMPTS.fill(
-        "conversation_cause_analysis",
-        values(comparison, differences, None),
-    )
+    CAUSES.fill(values(comparison, differences, None))
 }
 
 /// The prompt that asks for suggestions, with the causes if they are known.
@@ -144,20 +135,17 @@ pub fn suggestions_prompt(
     differences: &RunDifferences,
     analysis: Option<&CauseAnalysis>,
 ) -> Result<String, PromptError> {
-    PROMPTS.fill(
-        "conversation_suggestions",
-        values(comparison, differences, analysis),
-    )
+    SUGGESTIONS.fill(values(comparison, differences, analysis))
 }
 
 /// The version of the text of [`cause_prompt`].
 pub fn cause_prompt_version() -> u32 {
-    PROMPTS.version("conversation_cause_analysis")
+    CAUSES.version()
 }
 
 /// The version of the text of [`suggestions_prompt`].
 pub fn suggestions_prompt_version() -> u32 {
-    PROMPTS.version("conversation_suggestions")
+    SUGGESTIONS.version()
 }
 
 /// Reads the reply to [`cause_prompt`]. Malformed items are left out.

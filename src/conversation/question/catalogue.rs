@@ -69,7 +69,7 @@ pub struct Catalogue {
 
 macro_rules! rubric {
     ($name:literal) => {
-        include_str!(concat!("../../judge/prompts/rubrics/", $name, ".md"))
+        include_str!(concat!("../../question/prompts/rubrics/", $name, ".md"))
     };
 }
 
@@ -231,7 +231,7 @@ impl Catalogue {
         self.built_in.iter().chain(shown)
     }
 
-    /// The listing as JSON (section 13): `{"data": [...], "count": N}`.
+    /// The listing as JSON: `{"data": [...], "count": N}`.
     pub fn listing(&self) -> serde_json::Value {
         let data: Vec<&Metric> = self.listed().collect();
         serde_json::json!({"data": data, "count": data.len()})

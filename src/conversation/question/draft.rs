@@ -1,7 +1,5 @@
 //! Drafting a metric from a description (as in Connexity). The draft is shown, never saved.
 
-use std::sync::LazyLock;
-
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
@@ -10,14 +8,13 @@ use crate::conversation::question::catalogue::{
 };
 use crate::conversation::question::metric::{CustomMetric, description_of, display_name_of};
 use crate::conversation::question::reply::without_fence;
-use crate::judge::prompt::{PromptError, Prompts, prompt};
+use crate::question::{Prompt, PromptError, prompt};
 use crate::text::{Json, parse_strict};
 
 /// The weight that a drafted metric is given.
 const DRAFT_WEIGHT: f64 = 0.15;
 
-static PROMPTS: LazyLock<Prompts> =
-    LazyLock::new(|| Prompts::new(&[prompt!("conversation_metric_draft")]));
+const PROMPT: Prompt = prompt!("conversation_metric_draft");
 
 /// Why a reply is no draft of a metric.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -45,15 +42,12 @@ pub enum DraftError {
 pub fn draft_prompt(wish: &str, catalogue: &Catalogue) -> Result<String, PromptError> {
     let listed = catalogue.listed().map(|metric| metric.name.as_str());
     let taken: Vec<&str> = listed.chain([OUTCOMES_KEY]).collect();
-    PROMPTS.fill(
-        "conversation_metric_draft",
-        json!({ "wish": wish, "taken": taken }),
-    )
+    PROMPT.fill(json!({ "wish": wish, "taken": taken }))
 }
 
 /// The version of the text of [`draft_prompt`].
 pub fn draft_prompt_version() -> u32 {
-    PROMPTS.version("conversation_metric_draft")
+    PROMPT.version()
 }
 
 /// Reads the reply to [`draft_prompt`] as an entry for a metrics file, all of its fields set.

@@ -10,7 +10,7 @@ use crate::conversation::question::verdict::Verdict;
 use crate::conversation::question::weights::{
     ConfigError, JudgeConfig, Selection, ToollessPolicy, is_toolless,
 };
-use crate::judge::prompt::PromptError;
+use crate::question::PromptError;
 
 /// Why a configuration can't be made ready.
 #[derive(Debug, thiserror::Error)]

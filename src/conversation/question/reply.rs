@@ -123,7 +123,7 @@ pub struct Reply {
 /// Reads a reply. `outcomes` are the statements that the case expects.
 ///
 /// # Errors
-/// The first fault in the order of section 7.
+/// The first fault: of the reply as a whole, then of each metric in the order of the selection.
 pub fn read_reply(
     raw: &str,
     selection: &Selection,

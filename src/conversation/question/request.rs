@@ -3,8 +3,6 @@
 //! The system message depends on the selection alone, so that it is the same text for every case and a provider can
 //! keep it in its prompt cache. The user message carries the evidence, all of it as data between tags.
 
-use std::sync::LazyLock;
-
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -13,13 +11,13 @@ use crate::conversation::question::metric::Scale;
 use crate::conversation::question::schema::reply_schema;
 use crate::conversation::question::transcript::{Case, Turn};
 use crate::conversation::question::weights::{JudgeConfig, ResolvedMetric, Selection};
-use crate::judge::prompt::{PromptError, Prompts, prompt};
+use crate::question::{Prompt, PromptError, prompt};
 
 /// A rule of thumb for English; other scripts count one token a character, so that the estimate is rather too high.
 const ASCII_CHARS_PER_TOKEN: usize = 4;
 
-static PROMPTS: LazyLock<Prompts> =
-    LazyLock::new(|| Prompts::new(&[prompt!("conversation_system"), prompt!("conversation_user")]));
+const SYSTEM: Prompt = prompt!("conversation_system");
+const USER: Prompt = prompt!("conversation_user");
 
 /// Where the judge learns the form of its reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,7 +60,7 @@ pub enum RequestError {
 
 /// The versions of the texts of the system and the user message.
 pub fn prompt_versions() -> [u32; 2] {
-    ["conversation_system", "conversation_user"].map(|name| PROMPTS.version(name))
+    [SYSTEM, USER].map(Prompt::version)
 }
 
 /// The system message of a selection.
@@ -88,7 +86,7 @@ pub fn system_message(selection: &Selection) -> Result<String, PromptError> {
             own_rubric: (!metric.shipped_rubric).then_some(&metric.rubric),
         })
         .collect();
-    PROMPTS.fill("conversation_system", json!({ "metrics": metrics }))
+    SYSTEM.fill(json!({ "metrics": metrics }))
 }
 
 /// The request for one case. `system` is the [`system_message`] of the same selection; `turns` may come in any order.
@@ -106,7 +104,7 @@ pub fn request(
     let schema = reply_schema(selection, !case.outcomes().is_empty());
     let in_prompt = (schema_place == SchemaPlace::Prompt).then_some(&schema);
     let evidence = Evidence::new(selection, config, case, turns, in_prompt);
-    let user = PROMPTS.fill("conversation_user", evidence)?;
+    let user = USER.fill(evidence)?;
     let in_format = (schema_place == SchemaPlace::ResponseFormat).then(|| schema.to_string());
     let parts = [system, &user, in_format.as_deref().unwrap_or_default()];
     let estimated_tokens = parts.into_iter().map(estimated_tokens).sum();

@@ -189,7 +189,7 @@ impl Case {
     }
 }
 
-/// Why a case is not judged. Its verdict is null and `case_passed` is false (section 5).
+/// Why a case is not judged. Its verdict is null and `case_passed` is false.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotJudged {
     /// The conversation itself failed.

@@ -57,7 +57,7 @@ impl<'de> Deserialize<'de> for SelectedMetric {
     }
 }
 
-/// What happens to tool metrics in transcripts without tools (section 9).
+/// What happens to tool metrics in transcripts without tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToollessPolicy {
@@ -68,7 +68,7 @@ pub enum ToollessPolicy {
     Drop,
 }
 
-/// What happens to expected outcomes that the reply has no result for (section 7).
+/// What happens to expected outcomes that the reply has no result for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MissingOutcomes {
@@ -79,7 +79,7 @@ pub enum MissingOutcomes {
     Fail,
 }
 
-/// What happens to a Markdown fence around the whole reply (section 7).
+/// What happens to a Markdown fence around the whole reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplyFences {
@@ -202,7 +202,7 @@ pub struct Selection {
 }
 
 impl JudgeConfig {
-    /// Resolves the selection into weights that add up to 1 (section 4).
+    /// Resolves the selection into weights that add up to 1.
     ///
     /// # Errors
     /// A pass threshold outside of 0 to 100; then the first fault in the order of the selection; then a sum of
@@ -238,7 +238,7 @@ impl JudgeConfig {
         })
     }
 
-    /// The full model id (section 12): a model with `/` as it is, else `provider/model`, else the model alone.
+    /// The full model id: a model with `/` as it is, else `provider/model`, else the model alone.
     /// What this configuration lacks is taken from the tool's settings. `None` if no model is known.
     pub fn route(
         &self,
@@ -304,7 +304,7 @@ impl Selection {
     }
 
     /// The selection without tool metrics, renormalised. If nothing with a positive weight remains, the selection
-    /// as it is (section 9).
+    /// as it is.
     pub fn without_tool_metrics(&self) -> Self {
         let (dropped, kept): (Vec<_>, Vec<_>) = self
             .metrics

@@ -146,3 +146,6 @@ macro_rules! any_arguments {
     };
 }
 use any_arguments;
+
+#[cfg(test)]
+mod tests;

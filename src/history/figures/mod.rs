@@ -1,4 +1,4 @@
-//! Score analytics: what stored scores say over time (as in PandaProbe).
+//! Figures over stored scores: what they say over time (as in PandaProbe).
 //!
 //! Pure functions over score records in any order; every result is the same for every order. Sums are
 //! exact: scores have 4 decimals, so they are added as whole ten-thousandths.
@@ -95,7 +95,7 @@ impl DataType {
     }
 }
 
-/// One stored score, as far as analytics look at it.
+/// One stored score, as far as figures look at it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScoreRecord {
     /// What kind of thing was scored.

@@ -27,7 +27,7 @@ pub struct CallCounts {
 
 #[derive(Debug, Default)]
 pub(super) struct Counters {
-    pub asked: AtomicU64,
+    asked: AtomicU64,
     pub from_ledger: AtomicU64,
     pub sent: AtomicU64,
     pub answered: AtomicU64,
@@ -38,8 +38,13 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Counts the end of a call that was asked for; none if it has an answer.
+    /// Counts a call that was asked for, and its end; none if it has an answer. A form of it that the endpoint does not take
+    /// is no call of its own: the same question follows in another form.
     pub fn end(&self, unanswered: Option<&Unanswered>) {
+        if unanswered.is_some_and(Unanswered::is_of_format) {
+            return;
+        }
+        self.asked.fetch_add(1, Relaxed);
         let Some(unanswered) = unanswered else {
             return;
         };

@@ -32,8 +32,8 @@ struct State {
     replied: HashSet<String>,
     /// Since when no connection comes about.
     away: Option<Instant>,
-    /// What was said to reply formats, by model and format.
-    formats: BTreeMap<(String, &'static str), String>,
+    /// What was said to reply formats, by model and format; none of those that were answered.
+    formats: BTreeMap<(String, &'static str), Option<String>>,
 }
 
 impl Refusals {
@@ -54,20 +54,30 @@ impl Refusals {
         self.state().answered
     }
 
-    /// A model does not take the call's reply format.
+    /// A model does not take the call's reply format. Of one that it has answered, that is a word on a single question.
     pub fn refuse_format(&self, call: &Call, message: &str) {
         if let Some(format) = &call.format {
-            let refused = (call.model.clone(), format.name);
+            let key = (call.model.clone(), format.name);
             let formats = &mut self.state().formats;
-            formats.entry(refused).or_insert_with(|| message.to_owned());
+            formats
+                .entry(key)
+                .or_insert_with(|| Some(message.to_owned()));
         }
     }
 
-    /// What a model said to the call's reply format, if it refused it.
+    /// A model replied in the call's format.
+    pub fn take_format(&self, call: &Call) {
+        if let Some(format) = &call.format {
+            let key = (call.model.clone(), format.name);
+            self.state().formats.insert(key, None);
+        }
+    }
+
+    /// What a model said to the call's reply format, if it refused it and has never replied in it.
     pub fn format(&self, call: &Call) -> Option<String> {
         let format = call.format.as_ref()?;
-        let refused = (call.model.clone(), format.name);
-        self.state().formats.get(&refused).cloned()
+        let key = (call.model.clone(), format.name);
+        self.state().formats.get(&key)?.clone()
     }
 
     /// A model replied.
@@ -175,6 +185,7 @@ fn reason(why: &str, error: &CallError) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judge::ReplyFormat;
 
     fn error(kind: CallErrorKind, message: &str) -> CallError {
         CallError {
@@ -217,6 +228,37 @@ mod tests {
             "the judge refused the key (401); nothing more was asked; it said: status 401: wrong key"
         );
         assert_eq!(refusals.all().len(), 2);
+    }
+
+    fn call(format: &'static str) -> Call {
+        Call {
+            model: "m".into(),
+            system: "s".into(),
+            user: "u".into(),
+            format: Some(ReplyFormat {
+                name: format,
+                schema: Default::default(),
+            }),
+            temperature: None,
+            max_output_tokens: 1,
+            prompt: crate::judge::PromptLabel {
+                name: format,
+                version: 1,
+            },
+            apart: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_refused_format_is_over_unless_it_was_ever_answered() {
+        let refusals = Refusals::new(Duration::ZERO);
+        refusals.refuse_format(&call("a"), "no schema");
+        assert_eq!(refusals.format(&call("a")).as_deref(), Some("no schema"));
+        assert_eq!(refusals.format(&call("b")), None);
+        refusals.take_format(&call("a"));
+        assert_eq!(refusals.format(&call("a")), None);
+        refusals.refuse_format(&call("a"), "this reply does not match the schema");
+        assert_eq!(refusals.format(&call("a")), None);
     }
 
     #[test]

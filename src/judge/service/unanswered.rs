@@ -1,5 +1,7 @@
 //! Why a call stays without an answer.
 
+use crate::judge::call::CallErrorKind;
+
 /// Why a call stays without an answer.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Unanswered {
@@ -39,6 +41,11 @@ pub enum Unanswered {
 }
 
 impl Unanswered {
+    /// Whether the endpoint does not take the call's reply format: that says nothing of the question.
+    pub(crate) fn is_of_format(&self) -> bool {
+        matches!(self, Self::Failed { code, .. } if *code == CallErrorKind::FormatRejected.code())
+    }
+
     /// Whether the call was never given a chance, so that a later run can still make it.
     pub fn pending(&self) -> bool {
         matches!(

@@ -61,7 +61,7 @@ pub fn explain(
     if !comparison.anything_moved() {
         return Ok(None);
     }
-    let not_filled = |e: crate::judge::PromptError| RunError::Plan(e.to_string());
+    let not_filled = |e: crate::question::PromptError| RunError::Plan(e.to_string());
     let mut explanation = Explanation::default();
     let prompt = PromptLabel {
         name: "conversation_cause_analysis",

@@ -7,9 +7,10 @@ use serde_json::{Map, Value, json};
 
 use crate::conversation::transcript_of_traces::transcript;
 use crate::conversation::{Catalogue, ConversationJudge, JudgeConfig, SchemaPlace};
-use crate::judge::{JudgedMetric, SYSTEM_MESSAGE, Step, WhenTooLong, judged_metric};
 use crate::metric::CONVERSATION;
+use crate::metric::{JudgedMetric, SYSTEM_MESSAGE, Step, judged_metric};
 use crate::output::RunError;
+use crate::question::WhenTooLong;
 use crate::run::judging::trace_evidence::trace_evidence;
 use crate::trace::{
     ColumnMap, DocumentSource, Members, OnBadFile, RepeatedIds, canonical_trace_id, discover, label,
@@ -74,13 +75,13 @@ fn placeholder() -> Map<String, Value> {
 }
 
 fn stages(
-    metric: &dyn JudgedMetric,
+    metric: &JudgedMetric,
     members: Map<String, Value>,
 ) -> Result<Vec<PreviewedPrompt>, RunError> {
     let evidence = trace_evidence(members, usize::MAX, WhenTooLong::Fail)
         .map_err(|e| RunError::Request(e.to_string()))?;
     let (mut prompts, mut replies) = (Vec::new(), Vec::new());
-    while prompts.len() < metric.most_calls() {
+    while prompts.len() < metric.prompts.len() {
         let step = metric.next(&evidence, 0.5, &replies);
         match step.map_err(|e| RunError::Plan(e.to_string()))? {
             Step::Done(_) => break,

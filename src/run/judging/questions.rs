@@ -6,10 +6,9 @@ use std::ops::ControlFlow;
 use crate::conversation::ConversationRequest;
 use crate::judge::asker::{Asker, End, Question, Source, Tries};
 use crate::judge::{
-    Call, CallCounts, CallLabel, JudgeService, PromptLabel, Reply, SYSTEM_MESSAGE, Spend,
-    Unanswered,
+    Call, CallCounts, CallLabel, JudgeService, PromptLabel, Reply, Spend, Unanswered,
 };
-use crate::metric::CONVERSATION;
+use crate::metric::{CONVERSATION, SYSTEM_MESSAGE};
 use crate::output::RunError;
 use crate::run::engine::runtime;
 use crate::run::judging::request::JudgeRequest;

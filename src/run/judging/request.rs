@@ -13,12 +13,13 @@ use crate::conversation::from_traces::{self, ChosenSession};
 use crate::judge::answers::Answers;
 use crate::judge::batch::{BatchClient, BatchLimits, BatchSubmitter, BatchSubmitterError};
 use crate::judge::{
-    AskingRules, BreakerRules, Budget, Caps, HttpJudge, Judge, JudgeService, JudgedMetric, Ledger,
-    PriceTable, ProviderSettings, RateGate, RateLimits, Retries, ServiceParts, WhenTooLong,
-    endpoint_of,
+    AskingRules, BreakerRules, Budget, Caps, HttpJudge, Judge, JudgeService, Ledger, PriceTable,
+    ProviderSettings, RateGate, RateLimits, Retries, ServiceParts, endpoint_of,
 };
+use crate::metric::JudgedMetric;
 use crate::output::RunError;
 use crate::output::manifest::RETRY_OF;
+use crate::question::WhenTooLong;
 use crate::run::retry::Retry;
 use crate::selection::{Ranking, SamplingRate, TraceFilters};
 use crate::text::format_instant;
@@ -82,10 +83,10 @@ pub struct BatchRules {
 
 impl JudgeRequest {
     /// The models that these metrics and conversations ask, each once.
-    fn models(&self, metrics: &[&'static dyn JudgedMetric]) -> Vec<String> {
+    fn models(&self, metrics: &[&'static JudgedMetric]) -> Vec<String> {
         let mut models: Vec<String> = metrics
             .iter()
-            .map(|m| self.asking.model_of(m.name()).to_owned())
+            .map(|m| self.asking.model_of(m.name).to_owned())
             .chain(self.conversation.as_ref().map(|c| c.model.clone()))
             .collect();
         models.sort();
@@ -221,7 +222,7 @@ impl JudgeRequest {
     /// [`RunError::Request`].
     pub(crate) fn service(
         &self,
-        metrics: &[&'static dyn JudgedMetric],
+        metrics: &[&'static JudgedMetric],
     ) -> Result<JudgeService, RunError> {
         let models = &self.models(metrics);
         let request = |e: &dyn std::fmt::Display| RunError::Request(e.to_string());

@@ -27,11 +27,11 @@ pub(crate) fn summarise(
     conversations: Option<ConversationSummary>,
 ) -> Result<JudgeSummary, RunError> {
     let metrics = judged_metrics(rules).into_iter().map(|metric| {
-        let ends = store.and_then(|store| store.ends.get(metric.name()).copied());
+        let ends = store.and_then(|store| store.ends.get(metric.name).copied());
         let ends = ends.unwrap_or_default();
         JudgedMetricSummary {
-            name: metric.name().into(),
-            model: request.asking.model_of(metric.name()).into(),
+            name: metric.name.into(),
+            model: request.asking.model_of(metric.name).into(),
             judged: ends.judged,
             failed: ends.failed,
             pending: ends.pending,

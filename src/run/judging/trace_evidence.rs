@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 
-use crate::judge::{ContextOverflow, Evidence, WhenTooLong};
+use crate::question::{ContextOverflow, Evidence, WhenTooLong};
 use crate::trace::{Span, label};
 
 /// The evidence of a trace with these members, of at most `most_chars` characters. Its spans stand in the order of

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use futures::StreamExt;
 use serde_json::{Map, Value};
 
-use crate::judge::{JudgeService, JudgedMetric, Unjudged, judge_trace, judged_metric};
-use crate::metric::{Method, Rules};
+use crate::judge::{JudgeService, Unjudged, judge_trace};
+use crate::metric::{JudgedMetric, Rules, judged_metric};
 use crate::output::{RunError, Status};
 use crate::run::judging::judgements::{Judgement, Judgements};
 use crate::run::judging::request::JudgeRequest;
@@ -18,16 +18,9 @@ use crate::selection::Ranking;
 use crate::trace::{DocumentSource, Members, TextAt, TraceDocument, merge_documents};
 
 /// The judged metrics of traces that rules ask for.
-pub(crate) fn judged_metrics(rules: &Rules) -> Vec<&'static dyn JudgedMetric> {
-    let judged = |name: &&String| {
-        crate::metric::find(name).is_some_and(|metric| metric.method == Method::Judge)
-    };
-    rules
-        .metrics
-        .iter()
-        .filter(judged)
-        .filter_map(|name| judged_metric(name))
-        .collect()
+pub(crate) fn judged_metrics(rules: &Rules) -> Vec<&'static JudgedMetric> {
+    let names = rules.metrics.iter();
+    names.filter_map(|name| judged_metric(name)).collect()
 }
 
 /// A trace that is judged: its id and its rows.
@@ -193,20 +186,20 @@ async fn judge_document(
     request: &JudgeRequest,
     rules: &Rules,
     service: &JudgeService,
-    metrics: &[&'static dyn JudgedMetric],
+    metrics: &[&'static JudgedMetric],
     given: &GivenSignals,
     document: TraceDocument,
 ) -> Result<(String, Vec<Judgement>), RunError> {
     let TraceDocument {
         trace_id, members, ..
     } = document;
-    let asked: Vec<&'static dyn JudgedMetric> = metrics
+    let asked: Vec<&'static JudgedMetric> = metrics
         .iter()
         .copied()
-        .filter(|m| !given.has(&trace_id, m.name()))
+        .filter(|m| !given.has(&trace_id, m.name))
         .filter(|m| {
             let retry = request.retry.as_ref();
-            retry.is_none_or(|retry| retry.asks(&trace_id, m.name()))
+            retry.is_none_or(|retry| retry.asks(&trace_id, m.name))
         })
         .collect();
     if asked.is_empty() {
@@ -220,17 +213,17 @@ async fn judge_document(
         .await
         .map_err(|e| RunError::Plan(format!("a trace could not be prepared: {e}")))?;
     let evidence = evidence.map_err(|e| Unjudged {
-        code: crate::judge::ContextOverflow::CODE.into(),
+        code: crate::question::ContextOverflow::CODE.into(),
         message: e.to_string(),
         pending: false,
         fatal: false,
     });
-    let one = |metric: &'static dyn JudgedMetric| {
+    let one = |metric: &'static JudgedMetric| {
         let evidence = &evidence;
         async move {
             let outcome = match evidence {
                 Ok(evidence) => {
-                    let threshold = rules.threshold(metric.name());
+                    let threshold = rules.threshold(metric.name);
                     judge_trace(service, &request.asking, metric, evidence, threshold).await
                 }
                 Err(e) => Err(e.clone()),
@@ -241,11 +234,11 @@ async fn judge_document(
     let outcomes = futures::future::join_all(asked.into_iter().map(one)).await;
     let mut judgements = Vec::with_capacity(outcomes.len());
     for (metric, outcome) in outcomes {
-        let model = request.asking.model_of(metric.name()).to_owned();
+        let model = request.asking.model_of(metric.name).to_owned();
         judgements.push(match outcome {
             Err(e) if e.fatal => return Err(RunError::Plan(e.message)),
             Ok(judged) => Judgement {
-                metric: metric.name().into(),
+                metric: metric.name.into(),
                 status: Status::Success,
                 score: Some(judged.score),
                 reason: judged.reason.unwrap_or_default(),
@@ -254,7 +247,7 @@ async fn judge_document(
                 by_person: false,
             },
             Err(e) => Judgement {
-                metric: metric.name().into(),
+                metric: metric.name.into(),
                 status: if e.pending {
                     Status::Pending
                 } else {

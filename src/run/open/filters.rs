@@ -36,7 +36,7 @@ pub(super) fn filters(job: &Job) -> Result<TraceFilters, SettingsError> {
                     "from",
                     "to",
                 ];
-                let near = crate::trace::nearest(&name, NAMES);
+                let near = crate::text::nearest(&name, NAMES);
                 return wrong(format!(
                     "--judge-only {name}: no such filter{near}; filters are {}",
                     NAMES.join(", ")

@@ -272,7 +272,7 @@ fn models(job: &Job, judged: &[&str]) -> Result<BTreeMap<String, String>, Settin
     pairs
         .map(|(metric, model)| {
             if !judged.contains(&metric.as_str()) {
-                let near = crate::trace::nearest(metric, judged.iter().copied());
+                let near = crate::text::nearest(metric, judged.iter().copied());
                 return wrong(format!(
                     "--judge-model {metric}: no judged metric of this run{near}"
                 ));

@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{SCORE_WITH_REASON, ask, in_stored_order, nothing_to_judge, scored};
-use crate::judge::evidence::Evidence;
-use crate::judge::judged_metric::Step;
-use crate::judge::prompt::PromptError;
-use crate::judge::reply_shape::{Field, Kind, ReplyShape, StageReply};
+use super::judged_metric::{SCORE_WITH_REASON, Step, ask, nothing_to_judge, scored};
+use crate::question::{
+    Evidence, Field, Kind, Prompt, PromptError, ReplyShape, StageReply, in_stored_order, prompt,
+};
 
 static TASK: ReplyShape = ReplyShape::new(&[Field {
     key: "task",
@@ -27,7 +26,7 @@ static PLAN: ReplyShape = ReplyShape::new(&[Field {
 pub(super) fn extract_task(evidence: &Evidence) -> Result<Step, PromptError> {
     ask(
         "extract_task",
-        "extract_task",
+        prompt!("extract_task"),
         &TASK,
         [("trace", evidence.value())],
     )
@@ -37,7 +36,7 @@ pub(super) fn extract_task(evidence: &Evidence) -> Result<Step, PromptError> {
 fn extract_plan(evidence: &Evidence) -> Result<Step, PromptError> {
     ask(
         "extract_plan",
-        "extract_plan",
+        prompt!("extract_plan"),
         &PLAN,
         [("trace", evidence.value())],
     )
@@ -45,7 +44,7 @@ fn extract_plan(evidence: &Evidence) -> Result<Step, PromptError> {
 
 /// The stages of both plan metrics: task, plan, and `score` of the two. A trace without plan ends after the second.
 pub(super) fn task_plan_and_score<const N: usize>(
-    score_prompt: &'static str,
+    score_prompt: Prompt,
     evidence: &Evidence,
     threshold: f64,
     replies: &[StageReply],

@@ -22,8 +22,7 @@ use serde_json::{Value, json};
 use payload::shorten_span;
 use tool_calls::{holds_call, is_tool, mark_repeated_calls, opened};
 
-use super::metric::in_stored_order;
-use super::prompt::escape_tags;
+use super::prompt::{escape_tags, in_stored_order};
 
 /// Payloads are not cut below this many characters: less says nothing.
 const LEAST_PAYLOAD: usize = 200;
@@ -123,7 +122,7 @@ impl Evidence {
     }
 
     /// The document for a prompt's filter `data`.
-    pub(super) fn value(&self) -> minijinja::Value {
+    pub(crate) fn value(&self) -> minijinja::Value {
         self.value.clone()
     }
 }
