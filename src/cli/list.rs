@@ -212,11 +212,7 @@ pub(super) fn run(args: &ListArgs) -> Result<Outcome, AnyError> {
         Listed::Begun(_) => None,
     });
     let (_, left_out) = leave_out_retried(stored.collect(), &ScoreFilter::all(Target::Trace));
-    runs.retain(|run| {
-        args.status
-            .as_deref()
-            .is_none_or(|status| run.status() == status)
-    });
+    runs.retain(|run| args.status.is_none_or(|status| run.status() == status));
     runs.retain(|run| args.target.is_none_or(|target| run.is_about(target)));
     runs.sort_by(|a, b| (a.created_at(), a.path()).cmp(&(b.created_at(), b.path())));
     let found = runs.len();

@@ -120,7 +120,7 @@ pub fn plan(request: &ScoreRequest, judge: &JudgeRequest) -> Result<PlanSummary,
                 if given.has(&trace_id, metric.name) {
                     continue;
                 }
-                let followed = follow(&answers, &judge.asking, *metric, &evidence);
+                let followed = follow(&answers, &judge.asking, metric, &evidence);
                 let followed = followed.map_err(|e| RunError::Plan(e.message))?;
                 let Some(prompt) = followed.seen.first_prompt_tokens else {
                     continue;
@@ -211,7 +211,7 @@ fn shared(judge: &JudgeRequest, metrics: &[&'static JudgedMetric], metric: &Judg
     let model = |of: &JudgedMetric| judge.asking.model_of(of.name).to_owned();
     let earlier = metrics.iter().take_while(|m| m.name != metric.name);
     let asked: Vec<&str> = earlier
-        .filter(|m| model(**m) == model(metric))
+        .filter(|m| model(m) == model(metric))
         .flat_map(|m| m.prompts.iter().copied())
         .collect();
     let shared = metric.prompts.iter();
