@@ -9,7 +9,7 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use super::EngineRequest;
 use super::aggregated_traces::AggregatedTraces;
 use super::engine::runtime;
-use super::making::{Making, making};
+use super::making::{Making, making, set_aside};
 use super::session_rows::{SessionCounts, SessionRows};
 use super::signals_file::GivenSignals;
 use crate::engine::{
@@ -136,7 +136,7 @@ fn make(request: &AggregateRequest, making: &mut Making) -> Result<(Summary, Pat
         gates: sessions.distributions.gates(rules),
         ..Summary::default()
     };
-    making.set_aside(&run, &quarantine, &mut summary)?;
+    set_aside(&run, &quarantine, &mut summary)?;
     let origins = manifest::Origins {
         signals: given.imports.as_deref(),
         ..manifest::Origins::default()

@@ -44,22 +44,6 @@ impl Making {
         self.begun = Begun::announce(out, announced);
     }
 
-    /// Writes the rows that were set aside, and what the summary says of them.
-    pub fn set_aside(
-        &self,
-        run: &RunDirectory,
-        quarantine: &Quarantine,
-        summary: &mut Summary,
-    ) -> Result<(), RunError> {
-        let entries = quarantine.sorted();
-        quarantine_rows::write(run, &entries)?;
-        let unreadable = entries.iter().filter(|e| e.code == Code::UnreadableFile);
-        summary.unreadable_files = unreadable.count() as u64;
-        summary.quarantined = quarantine.rows();
-        summary.quarantine = quarantine_rows::summarise(&entries);
-        Ok(())
-    }
-
     /// Writes summary and manifest, last of all, and makes the run visible.
     pub fn finish<'f>(
         &self,
@@ -75,6 +59,21 @@ impl Making {
         manifest::write(&run, command, files, rules, origins, summary.counts())?;
         Ok((summary, run.commit()?))
     }
+}
+
+/// Writes the rows that were set aside, and what the summary says of them.
+pub(super) fn set_aside(
+    run: &RunDirectory,
+    quarantine: &Quarantine,
+    summary: &mut Summary,
+) -> Result<(), RunError> {
+    let entries = quarantine.sorted();
+    quarantine_rows::write(run, &entries)?;
+    let unreadable = entries.iter().filter(|e| e.code == Code::UnreadableFile);
+    summary.unreadable_files = unreadable.count() as u64;
+    summary.quarantined = quarantine.rows();
+    summary.quarantine = quarantine_rows::summarise(&entries);
+    Ok(())
 }
 
 /// Seconds by stage.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::engine::runtime;
-use super::making::{Making, making};
+use super::making::{Making, making, set_aside};
 use super::session_rows::SessionCounts;
 use super::signals_file::GivenSignals;
 use super::trace_rows::TraceCounts;
@@ -227,7 +227,7 @@ fn make(
     }
 
     progress.enter("scoring");
-    let (traces, sessions) = runtime.block_on(passes.score(
+    let (mut traces, mut sessions) = runtime.block_on(passes.score(
         &run,
         Arc::clone(&source),
         &given,
@@ -247,8 +247,8 @@ fn make(
     progress.enter("writing the report");
     let unmatched = given_ids.len() as u64 - traces.with_given_signals;
     let conversations = conversations.map(|c| c.distribution).unwrap_or_default();
-    let mut distributions = traces.distributions.clone();
-    distributions.join(sessions.distributions.clone());
+    let mut distributions = std::mem::take(&mut traces.distributions);
+    distributions.join(std::mem::take(&mut sessions.distributions));
     distributions.insert(CONVERSATION, conversations);
     let mut summary = Summary {
         non_finite_signals: given.non_finite,
@@ -264,7 +264,7 @@ fn make(
             counts,
         )?
     };
-    making.set_aside(&run, &quarantine, &mut summary)?;
+    set_aside(&run, &quarantine, &mut summary)?;
     if let Some(page) = request.report {
         let worst = worst::read(&run, &source, &summary.worst_sessions, rules)?;
         making.stages.end("read worst sessions");

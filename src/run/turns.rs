@@ -12,7 +12,7 @@ use crate::output::{Distributions, RunDirectory, RunError, manifest};
 use crate::run::engine::runtime;
 use crate::run::judging::request::JudgeRequest;
 use crate::run::judging::summary;
-use crate::run::making::{Making, making};
+use crate::run::making::{Making, making, set_aside};
 use crate::run::{Progress, retry_conversations};
 use crate::summary::Summary;
 use crate::trace::{OnBadFile, Quarantine, SourceFile, SourceFormat, TableSource, discover};
@@ -196,7 +196,7 @@ fn make(
         gates: distributions.gates(rules),
         ..Summary::default()
     };
-    making.set_aside(&run, &quarantine, &mut summary)?;
+    set_aside(&run, &quarantine, &mut summary)?;
     let mut described = request.judge.described();
     if let Some(members) = described.as_object_mut() {
         members.insert("all_statuses".into(), request.all_statuses.into());
