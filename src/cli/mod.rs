@@ -32,6 +32,7 @@ mod scores;
 mod setting_flags;
 mod show;
 mod sql;
+mod suite;
 mod target_flags;
 mod verify;
 
@@ -81,6 +82,8 @@ enum Command {
     Runs(runs::RunsArgs),
     /// Runs that are made again and again
     Monitor(monitor::MonitorArgs),
+    /// Evaluation sets with expectations: run them, and make them of traces
+    Suite(suite::SuiteArgs),
     /// Query files with SQL and nightmill's functions
     Sql(sql::SqlArgs),
     /// List all metrics
@@ -120,6 +123,7 @@ impl Cli {
                 Command::Embed(args) => embed::run(args, config),
                 Command::Runs(args) => runs::run(args, config),
                 Command::Monitor(args) => monitor::run(args, config),
+                Command::Suite(args) => suite::run(args, config),
                 Command::Sql(args) => sql::run(args, config),
                 Command::Metrics(args) => metrics::run(args, config),
                 Command::Completions(args) => completions::run(&args),

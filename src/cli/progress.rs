@@ -66,6 +66,14 @@ fn show(progress: &Progress, stopping: &AtomicBool) {
                 last = (Instant::now(), counts.tokens);
             }
         }
+        if let Some((done, all)) = progress.cases() {
+            if let Some(style) = counted.take() {
+                bar.set_style(style);
+            }
+            bar.set_length(all);
+            bar.set_position(done);
+            bar.set_message(format!("{done} of {all} cases"));
+        }
         bar.tick();
         std::thread::sleep(Duration::from_millis(100));
     }

@@ -113,20 +113,29 @@ pub(crate) fn read_conversations(
     sessions: &[ChosenSession],
     mut each: impl FnMut(Conversation) -> ControlFlow<()>,
 ) -> Result<(), RunError> {
+    read_sessions(documents, sessions, |key, traces| {
+        let count = traces.len();
+        let (case, turns) = transcript(key.project_id.as_deref(), &key.session_id, traces);
+        each(Conversation {
+            key: key.clone(),
+            traces: Some(count),
+            case,
+            turns,
+            set_aside: None,
+        })
+    })
+}
+
+/// Reads the trace documents of sessions, session by session in the order given; `each` says whether to go on.
+pub(crate) fn read_sessions(
+    documents: &DocumentSource,
+    sessions: &[ChosenSession],
+    mut each: impl FnMut(&SessionKey, Vec<Map<String, Value>>) -> ControlFlow<()>,
+) -> Result<(), RunError> {
     for group in groups(sessions, MOST_ROWS, ChosenSession::rows) {
         let found = read_group(documents, group)?;
         for (session, traces) in group.iter().zip(found) {
-            let key = session.key.clone();
-            let count = traces.len();
-            let (case, turns) = transcript(key.project_id.as_deref(), &key.session_id, traces);
-            let conversation = Conversation {
-                key,
-                traces: Some(count),
-                case,
-                turns,
-                set_aside: None,
-            };
-            if each(conversation).is_break() {
+            if each(&session.key, traces).is_break() {
                 return Ok(());
             }
         }

@@ -58,6 +58,7 @@ impl ConversationRequest {
                 0 => String::new(),
                 round => format!("round {round}"),
             },
+            body: None,
         }
     }
 }

@@ -36,8 +36,7 @@ pub(crate) fn transcript(
     session_id: &str,
     mut traces: Vec<Map<String, Value>>,
 ) -> (Case, Vec<Turn>) {
-    traces
-        .sort_by_cached_key(|trace| place(moment(trace.get("started_at")), trace.get("trace_id")));
+    sort_traces(&mut traces);
     let mut transcript = Transcript::default();
     for trace in &traces {
         transcript.push_trace(trace);
@@ -64,17 +63,13 @@ impl Transcript {
     }
 
     fn push_trace(&mut self, trace: &Map<String, Value>) {
-        if let Some(said) = trace.get("input").and_then(|input| said_by(USER, input)) {
+        if let Some(said) = said_by_user(trace) {
             self.push(turn(Role::User, Some(said)));
         }
-        let mut tools: Vec<Span<'_>> = Span::all(trace).filter(|span| span.is_tool()).collect();
-        tools.sort_by_cached_key(|span| place(span.started_at(), span.get("span_id")));
-        for span in tools {
+        for span in tool_spans(trace) {
             self.push_tool(span);
         }
-        let said = trace
-            .get("output")
-            .and_then(|output| said_by(ASSISTANT, output));
+        let said = said_by_agent(trace);
         let failed = || {
             let error = text(trace.get("error")?)?;
             Some(format!("[the agent failed: {error}]"))
@@ -118,6 +113,30 @@ fn turn(role: Role, content: Option<String>) -> Turn {
         latency_ms: None,
         token_count: None,
     }
+}
+
+/// Puts the traces of a session into their order.
+pub(crate) fn sort_traces(traces: &mut [Map<String, Value>]) {
+    traces
+        .sort_by_cached_key(|trace| place(moment(trace.get("started_at")), trace.get("trace_id")));
+}
+
+/// What the user said to a trace.
+pub(crate) fn said_by_user(trace: &Map<String, Value>) -> Option<String> {
+    trace.get("input").and_then(|input| said_by(USER, input))
+}
+
+/// What the agent said in the end of a trace.
+pub(crate) fn said_by_agent(trace: &Map<String, Value>) -> Option<String> {
+    let output = trace.get("output");
+    output.and_then(|output| said_by(ASSISTANT, output))
+}
+
+/// The calls of tools of a trace, in their order.
+pub(crate) fn tool_spans(trace: &Map<String, Value>) -> Vec<Span<'_>> {
+    let mut tools: Vec<Span<'_>> = Span::all(trace).filter(|span| span.is_tool()).collect();
+    tools.sort_by_cached_key(|span| place(span.started_at(), span.get("span_id")));
+    tools
 }
 
 /// Where a trace or span stands among others: by its start, known ones first, then by its id.

@@ -27,6 +27,9 @@ pub struct Call {
     /// Tells apart calls that are equal otherwise and must not share an answer: a repeated attempt, or a metric that
     /// shares no stages. Empty for all others.
     pub apart: String,
+    /// What the request says beside model and messages, where a file of the user says all of it; only OpenAI's protocol
+    /// has it. Temperature, largest reply and form are then what this says of them.
+    pub body: Option<Arc<serde_json::Map<String, Value>>>,
 }
 
 /// Which text of ours a call was made from.
@@ -96,6 +99,9 @@ impl Call {
         part(self.prompt.name.as_bytes());
         part(&self.prompt.version.to_le_bytes());
         part(self.apart.as_bytes());
+        if let Some(body) = &self.body {
+            part(Value::Object((**body).clone()).to_string().as_bytes());
+        }
         CallHash(hasher.finalize().to_hex()[..32].to_owned())
     }
 
@@ -315,6 +321,7 @@ pub(super) mod tests {
                 version: 1,
             },
             apart: String::new(),
+            body: None,
         }
     }
 
@@ -366,6 +373,10 @@ pub(super) mod tests {
             },
             Call {
                 apart: "2".into(),
+                ..base.clone()
+            },
+            Call {
+                body: Some(Arc::default()),
                 ..base.clone()
             },
         ];

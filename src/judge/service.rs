@@ -43,10 +43,10 @@ pub struct ServiceParts {
     pub endpoint: Arc<dyn Fn(&str) -> String + Send + Sync>,
     /// Keeps every call.
     pub ledger: Arc<Ledger>,
-    /// Caps.
-    pub budget: Budget,
-    /// Limits by the minute.
-    pub gate: RateGate,
+    /// Caps; several services of a run share them.
+    pub budget: Arc<Budget>,
+    /// Limits by the minute, shared too.
+    pub gate: Arc<RateGate>,
     /// Prices.
     pub prices: PriceTable,
     /// Retries.

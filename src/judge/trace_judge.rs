@@ -81,6 +81,7 @@ impl AskingRules {
                 version: stage.prompt_version,
             },
             apart: apart.join(" "),
+            body: None,
         }
     }
 }

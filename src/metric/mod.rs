@@ -5,6 +5,7 @@
 pub mod agent_consistency;
 pub mod agent_reliability;
 mod argument_correctness;
+pub mod checked;
 pub mod coherence;
 mod confidence;
 mod judged_metric;

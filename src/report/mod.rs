@@ -16,6 +16,8 @@ pub use terminal::{judges, text};
 pub use words::{brief, counted, plain};
 
 const TEMPLATE: &str = include_str!("report.html.j2");
+/// The look that all our pages share, as CSS for the one `<style>` of a page.
+pub(crate) const STYLE: &str = include_str!("style.css");
 /// A report names at most this many input files.
 const MOST_INPUTS: usize = 50;
 
@@ -85,6 +87,7 @@ pub fn html(
         .map(|q| json!({ "reason": q.code, "rows": q.rows, "example": q.example }))
         .collect();
     let page = template.render(context! {
+        style => minijinja::Value::from_safe_string(STYLE.to_owned()),
         title => facts.title,
         run => run,
         counts => counts,

@@ -277,7 +277,7 @@ fn open_cache(request: &EngineRequest, model: &Model) -> Result<Option<Embedding
 }
 
 /// A runtime for plans.
-pub(super) fn runtime(threads: usize) -> Result<tokio::runtime::Runtime, RunError> {
+pub(crate) fn runtime(threads: usize) -> Result<tokio::runtime::Runtime, RunError> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads.max(1))
         .thread_name("plan")

@@ -22,10 +22,12 @@ mod worst;
 
 pub use aggregate::{AggregateRequest, aggregate};
 pub use embed::{EmbedRequest, EmbedSummary, embed};
+pub(crate) use engine::runtime;
 pub use engine::{CacheChoice, EngineRequest, Gpu, Target, load_service};
 pub use judging::explanation::{Explanation, explain};
 pub use judging::metric_draft::draft_metric;
 pub use judging::prompt_preview::{PreviewedPrompt, PreviewedTrace, preview_prompts};
+pub(crate) use judging::request::Shared as SharedJudges;
 pub use judging::request::{BatchRules, JudgeRequest};
 pub use plan::turns::{PlannedTables, plan_turns};
 pub use plan::{PlanSummary, PlannedMetric, plan};

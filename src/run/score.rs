@@ -1,6 +1,7 @@
 //! `nightmill score`: the main job.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::engine::runtime;
@@ -76,6 +77,8 @@ pub struct Progress {
     source: OnceLock<Arc<TraceSource>>,
     service: OnceLock<Arc<EmbeddingService>>,
     stage: Mutex<&'static str>,
+    /// Cases done, and cases in all, where that is what takes time.
+    cases: (AtomicU64, AtomicU64),
 }
 
 impl Progress {
@@ -96,7 +99,25 @@ impl Progress {
         *self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn enter(&self, stage: &'static str) {
+    /// Cases done and cases in all, while a suite is run.
+    pub fn cases(&self) -> Option<(u64, u64)> {
+        let (done, all) = &self.cases;
+        let all = all.load(Relaxed);
+        (all > 0).then(|| (done.load(Relaxed), all))
+    }
+
+    /// So many cases of so many are done.
+    pub(crate) fn part(&self, done: u64, all: u64) {
+        self.cases.0.store(done, Relaxed);
+        self.cases.1.store(all, Relaxed);
+    }
+
+    /// One more case is done.
+    pub(crate) fn advance(&self) {
+        self.cases.0.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn enter(&self, stage: &'static str) {
         *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = stage;
         tracing::info!(stage, "stage");
     }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 const ROOMS: &[&[&str]] = &[
     &["cli"],
     &["monitor"],
+    &["suite"],
     &["report", "run"],
     &["history"],
     &["summary"],

@@ -1,7 +1,7 @@
 //! Tests of asking, with a judge in the same process.
 
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use serde_json::json;
@@ -53,8 +53,8 @@ fn service(script: Option<&Arc<Script>>, ledger: &Path, caps: Caps) -> JudgeServ
         batches: None,
         endpoint: Arc::new(|_: &str| "here".to_owned()),
         ledger: Arc::new(Ledger::open(ledger).unwrap()),
-        budget: Budget::new(caps),
-        gate: RateGate::new(RateLimits::default()),
+        budget: Arc::new(Budget::new(caps)),
+        gate: Arc::new(RateGate::new(RateLimits::default())),
         prices: PriceTable::with(&[]).unwrap(),
         retries: Retries::default(),
         breaker: BreakerRules::default(),

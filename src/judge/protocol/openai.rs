@@ -1,6 +1,6 @@
 //! OpenAI's chat completions: what single calls and lines of batch files carry, and the message that comes back.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{Message, text_of, tokens};
 use crate::judge::call::{Call, Usage};
@@ -10,6 +10,9 @@ const COUNT_THOUGHTS: [&str; 5] = ["gpt-5", "gpt-6", "o1", "o3", "o4"];
 
 /// The request that a call is, for the model that its endpoint calls `name`.
 pub(in crate::judge) fn chat_completion(call: &Call, name: &str) -> Value {
+    if let Some(body) = &call.body {
+        return of_body(call, name, (**body).clone());
+    }
     let mut body = json!({
         "model": name,
         "messages": [
@@ -28,6 +31,16 @@ pub(in crate::judge) fn chat_completion(call: &Call, name: &str) -> Value {
         });
     }
     body
+}
+
+/// A request that says beside model and messages what `body` says.
+fn of_body(call: &Call, name: &str, mut body: Map<String, Value>) -> Value {
+    let message = |role: &str, content: &str| json!({"role": role, "content": content});
+    let system = (!call.system.is_empty()).then(|| message("system", &call.system));
+    let messages = system.into_iter().chain([message("user", &call.user)]);
+    body.insert("model".to_owned(), name.into());
+    body.insert("messages".to_owned(), messages.collect());
+    Value::Object(body)
 }
 
 fn limit_of_reply(name: &str) -> &'static str {
@@ -108,6 +121,19 @@ mod tests {
         assert_eq!(format["type"], "json_schema");
         assert_eq!(format["json_schema"]["name"], "verdict");
         assert_eq!(format["json_schema"]["schema"], json!({"type": "object"}));
+    }
+
+    #[test]
+    fn a_body_of_the_user_says_all_but_model_and_messages() {
+        let said = json!({"top_p": 0.5, "model": "theirs", "max_tokens": 7});
+        let call = Call {
+            system: "".into(),
+            body: said.as_object().cloned().map(Arc::new),
+            ..call("Is it good?")
+        };
+        let messages = json!([{"role": "user", "content": "Is it good?"}]);
+        let expected = json!({"top_p": 0.5, "model": "m", "max_tokens": 7, "messages": messages});
+        assert_eq!(chat_completion(&call, "m"), expected);
     }
 
     #[test]

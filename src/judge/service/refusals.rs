@@ -246,6 +246,7 @@ mod tests {
                 version: 1,
             },
             apart: String::new(),
+            body: None,
         }
     }
 

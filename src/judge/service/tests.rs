@@ -41,8 +41,8 @@ fn a_run_that_asks_without_end_is_not_waited_for_without_end() {
         batches: None,
         endpoint: Arc::new(|_: &str| "here".to_owned()),
         ledger: Arc::new(Ledger::open(&path).unwrap()),
-        budget: Budget::new(Caps::default()),
-        gate: RateGate::new(RateLimits::default()),
+        budget: Arc::new(Budget::new(Caps::default())),
+        gate: Arc::new(RateGate::new(RateLimits::default())),
         prices: PriceTable::with(&[]).unwrap(),
         retries: Retries {
             attempts: 1,
@@ -120,8 +120,8 @@ fn an_endpoint_that_was_there_is_waited_for_and_in_the_end_left_alone() {
             batches: None,
             endpoint: Arc::new(|_: &str| "here".to_owned()),
             ledger: Arc::new(Ledger::open(&folder.path().join("ledger.db")).unwrap()),
-            budget: Budget::new(Caps::default()),
-            gate: RateGate::new(RateLimits::default()),
+            budget: Arc::new(Budget::new(Caps::default())),
+            gate: Arc::new(RateGate::new(RateLimits::default())),
             prices: PriceTable::with(&[]).unwrap(),
             retries: Retries {
                 attempts: 1,

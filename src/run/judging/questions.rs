@@ -107,6 +107,7 @@ impl<T, F: Fn(&Reply) -> Result<T, String>> Question for PlainQuestion<'_, F> {
                 0 => String::new(),
                 round => format!("attempt {round}"),
             },
+            body: None,
         };
         PlainTries {
             read: &self.read,

@@ -1,5 +1,6 @@
 //! What a run asks judges: from a request to a service that answers.
 
+use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -199,17 +200,35 @@ impl JudgeRequest {
         service: &JudgeService,
         once: impl AsyncFn() -> Result<T, RunError>,
     ) -> Result<T, RunError> {
+        self.in_rounds_of(&[service], once).await
+    }
+
+    /// The same where several endpoints are asked.
+    ///
+    /// # Errors
+    /// As [`JudgeRequest::in_rounds`].
+    pub(crate) async fn in_rounds_of<T>(
+        &self,
+        services: &[&JudgeService],
+        once: impl AsyncFn() -> Result<T, RunError>,
+    ) -> Result<T, RunError> {
         let Some(batches) = self.batches else {
             return once().await;
         };
         let stopped = |e: BatchSubmitterError| RunError::Plan(e.to_string());
         let until = Instant::now() + batches.wait;
-        service.collect_batches().await.map_err(stopped)?;
+        for service in services {
+            service.collect_batches().await.map_err(stopped)?;
+        }
         loop {
             let made = once().await?;
-            let further = service.go_on_with_batches(until, batches.poll).await;
+            let mut further = false;
+            for service in services {
+                let waited = service.go_on_with_batches(until, batches.poll).await;
+                further |= waited.map_err(stopped)?;
+            }
             // What came back lets later stages be asked.
-            if !further.map_err(stopped)? {
+            if !further {
                 return Ok(made);
             }
         }
@@ -224,30 +243,15 @@ impl JudgeRequest {
         &self,
         metrics: &[&'static JudgedMetric],
     ) -> Result<JudgeService, RunError> {
-        let models = &self.models(metrics);
-        let request = |e: &dyn std::fmt::Display| RunError::Request(e.to_string());
-        let client = match self.batches {
-            None => None,
-            Some(_) => {
-                let client = BatchClient::new(self.provider.clone(), models, self.retries);
-                Some(client.map_err(|e| request(&e))?)
-            }
-        };
-        let judge: Option<Arc<dyn Judge>> = match self.replay || client.is_some() {
-            true => None,
-            false => {
-                let judge =
-                    HttpJudge::new(self.provider.clone(), models).map_err(|e| request(&e))?;
-                Some(Arc::new(judge))
-            }
-        };
-        if self.caps.cost.is_some()
-            && let Some(model) = models.iter().find(|m| self.prices.of(m).is_none())
-        {
-            return Err(RunError::Request(format!(
-                "--max-cost: no price is known for `{model}`; give one with --price {model}=INPUT:OUTPUT"
-            )));
-        }
+        self.shared()?
+            .service(&self.provider, &self.models(metrics))
+    }
+
+    /// What all services of a run share: its ledger, its caps and its limits.
+    ///
+    /// # Errors
+    /// [`RunError::Request`].
+    pub(crate) fn shared(&self) -> Result<Shared<'_>, RunError> {
         // Opening would make one, and a mistyped name would answer nothing.
         if self.replay && !self.ledger.exists() {
             return Err(RunError::Request(format!(
@@ -255,34 +259,96 @@ impl JudgeRequest {
                 self.ledger.display()
             )));
         }
-        let ledger = match self.replay {
-            true => Ledger::open_to_read(&self.ledger),
-            false => Ledger::open(&self.ledger),
+        Ok(Shared {
+            request: self,
+            ledger: OnceCell::new(),
+            budget: Arc::new(Budget::new(self.caps)),
+            gate: Arc::new(RateGate::new(self.limits)),
+        })
+    }
+}
+
+/// What the services of a run share, whatever endpoints they ask.
+pub(crate) struct Shared<'r> {
+    request: &'r JudgeRequest,
+    ledger: OnceCell<Arc<Ledger>>,
+    budget: Arc<Budget>,
+    gate: Arc<RateGate>,
+}
+
+impl Shared<'_> {
+    /// The ledger; opened when it is first needed, so that a run that can't ask makes none.
+    pub fn ledger(&self) -> Result<Arc<Ledger>, RunError> {
+        if let Some(ledger) = self.ledger.get() {
+            return Ok(Arc::clone(ledger));
+        }
+        let file = &self.request.ledger;
+        let opened = match self.request.replay {
+            true => Ledger::open_to_read(file),
+            false => Ledger::open(file),
         };
-        let ledger = Arc::new(ledger.map_err(|e| request(&e))?);
-        let batches = match client.zip(self.batches) {
+        let opened = Arc::new(opened.map_err(refused)?);
+        Ok(Arc::clone(self.ledger.get_or_init(|| opened)))
+    }
+
+    /// The service that answers calls to these models at this endpoint. Checks provider, keys and prices.
+    ///
+    /// # Errors
+    /// [`RunError::Request`].
+    pub fn service(
+        &self,
+        provider: &ProviderSettings,
+        models: &[String],
+    ) -> Result<JudgeService, RunError> {
+        let request = self.request;
+        let client = match request.batches {
             None => None,
-            Some((client, rules)) => {
-                let (ledger, prices) = (Arc::clone(&ledger), self.prices.clone());
-                let submitter = BatchSubmitter::new(client, ledger, prices, rules.limits);
-                Some(submitter.map_err(|e| request(&e))?)
+            Some(_) => {
+                let client = BatchClient::new(provider.clone(), models, request.retries);
+                Some(client.map_err(refused)?)
             }
         };
-        let provider = self.provider.clone();
+        let judge: Option<Arc<dyn Judge>> = match request.replay || client.is_some() {
+            true => None,
+            false => Some(Arc::new(
+                HttpJudge::new(provider.clone(), models).map_err(refused)?,
+            )),
+        };
+        if request.caps.cost.is_some()
+            && let Some(model) = models.iter().find(|m| request.prices.of(m).is_none())
+        {
+            return Err(RunError::Request(format!(
+                "--max-cost: no price is known for `{model}`; give one with --price {model}=INPUT:OUTPUT"
+            )));
+        }
+        let ledger = self.ledger()?;
+        let batches = match client.zip(request.batches) {
+            None => None,
+            Some((client, rules)) => {
+                let (ledger, prices) = (Arc::clone(&ledger), request.prices.clone());
+                let submitter = BatchSubmitter::new(client, ledger, prices, rules.limits);
+                Some(submitter.map_err(refused)?)
+            }
+        };
+        let endpoint = provider.clone();
         Ok(JudgeService::new(ServiceParts {
             judge,
-            endpoint: Arc::new(move |model| endpoint_of(model, &provider)),
+            endpoint: Arc::new(move |model| endpoint_of(model, &endpoint)),
             ledger,
             batches,
-            budget: Budget::new(self.caps),
-            gate: RateGate::new(self.limits),
-            prices: self.prices.clone(),
-            retries: self.retries,
+            budget: Arc::clone(&self.budget),
+            gate: Arc::clone(&self.gate),
+            prices: request.prices.clone(),
+            retries: request.retries,
             breaker: BreakerRules::default(),
-            concurrency: self.concurrency,
-            timeout: self.timeout,
-            deadline: self.deadline,
-            secrets: self.provider.secrets(),
+            concurrency: request.concurrency,
+            timeout: request.timeout,
+            deadline: request.deadline,
+            secrets: provider.secrets(),
         }))
     }
+}
+
+fn refused(problem: impl std::fmt::Display) -> RunError {
+    RunError::Request(problem.to_string())
 }

@@ -60,8 +60,17 @@ pub fn judge(job: &Job, rules: &Rules) -> Result<Option<JudgeRequest>, SettingsE
             tracing::warn!("--price {named}: this run asks {model}, and no model of that name");
         }
     }
+    request(job, asking, conversation).map(Some)
+}
+
+/// How these rules are carried out: where, and within which bounds.
+fn request(
+    job: &Job,
+    asking: AskingRules,
+    conversation: Option<ConversationRequest>,
+) -> Result<JudgeRequest, SettingsError> {
     let stop = asking.policy == Policy::Production;
-    Ok(Some(JudgeRequest {
+    Ok(JudgeRequest {
         asking,
         conversation,
         provider: provider(job)?,
@@ -77,7 +86,7 @@ pub fn judge(job: &Job, rules: &Rules) -> Result<Option<JudgeRequest>, SettingsE
             requests: job.requests_per_minute.map(|n| n.get() as u64),
             tokens: job.tokens_per_minute.map(|n| n.get() as u64),
         },
-        prices,
+        prices: prices(job)?,
         retries: Retries {
             attempts: job.judge_tries.map_or(5, |n| n.get()) as u32,
             stop,
@@ -99,7 +108,25 @@ pub fn judge(job: &Job, rules: &Rules) -> Result<Option<JudgeRequest>, SettingsE
         most_chars: job.judge_max_trace.map_or(400_000, |n| n.get()),
         retry: None,
         when_too_long: job.judge_long_traces.unwrap_or_default(),
-    }))
+    })
+}
+
+/// A request to the judges of a suite, whose metrics name their models and endpoints themselves.
+///
+/// # Errors
+/// If a setting does not fit.
+pub fn suite(job: &Job) -> Result<JudgeRequest, SettingsError> {
+    let asking = AskingRules {
+        model: String::new(),
+        models: BTreeMap::new(),
+        temperature: Temperature::Usual(1.0),
+        max_output_tokens: 0,
+        policy: Policy::Production,
+        share_stages: false,
+        rounds: job.judge_rounds.map_or(1, |n| n.get()) as u32,
+        anew: false,
+    };
+    request(job, asking, None)
 }
 
 /// The model that judges a run, unless metrics have others of their own; `None` if no metric asks a judge.

@@ -1,0 +1,41 @@
+//! `nightmill suite diff`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::cli::{AnyError, Outcome, outcome};
+use crate::report::plain;
+use crate::suite::evalset::{compare_results, read_result};
+
+/// Flags of `suite diff`.
+#[derive(Args, Debug)]
+pub(in crate::cli) struct DiffArgs {
+    /// The earlier result
+    #[arg(value_name = "BEFORE")]
+    before: PathBuf,
+    /// The later one
+    #[arg(value_name = "AFTER")]
+    after: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &DiffArgs) -> Result<Outcome, AnyError> {
+    let before = read_result(&args.before)?.value;
+    let after = read_result(&args.after)?.value;
+    let difference = compare_results(&before, &after);
+    match args.json {
+        true => outcome::print(&format!("{}\n", serde_json::to_string_pretty(&difference)?))?,
+        false => {
+            let lines = difference.lines();
+            let lines: Vec<String> = lines.iter().map(|line| plain(line)).collect();
+            outcome::print(&format!("{}\n", lines.join("\n")))?;
+        }
+    }
+    Ok(match difference.newly_failed() {
+        true => Outcome::GateFailed,
+        false => Outcome::Done,
+    })
+}

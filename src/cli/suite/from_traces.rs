@@ -1,0 +1,89 @@
+//! `nightmill suite from-traces`.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+
+use super::Patterns;
+use crate::cli::setting_flags::{Offer, SettingFlags};
+use crate::cli::{AnyError, Outcome, outcome};
+use crate::job::{Job, Setting};
+use crate::report::counted;
+use crate::run::open;
+use crate::suite::evalset::{CaseRules, FromTracesRequest, from_traces};
+
+/// Flags of `suite from-traces`.
+#[derive(Args, Debug)]
+pub(in crate::cli) struct FromTracesArgs {
+    /// Files, folders and globs of traces
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<String>,
+    /// The folder that gets APP/ID.evalset.json
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// The application that the cases are of
+    #[arg(long)]
+    app: String,
+    /// The id of the set
+    #[arg(long, value_name = "ID")]
+    set: String,
+    /// Which member says what was done. Traces with a column `expected` fill both
+    #[arg(long = "as", value_enum, value_name = "MEMBER", default_value_t = Side::Conversation)]
+    side: Side,
+    #[command(flatten)]
+    patterns: Patterns,
+    #[command(flatten)]
+    settings: SettingFlags<OfTraces>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Side {
+    /// `conversation`, as old versions read it
+    Conversation,
+    /// `actualConversation`, with the user's messages alone as `conversation`
+    Actual,
+}
+
+/// Settings of reading traces.
+#[derive(Debug)]
+pub(in crate::cli) struct OfTraces;
+
+impl Offer for OfTraces {
+    fn offers(setting: &Setting) -> bool {
+        ["overwrite", "format", "map", "time_unit", "on_bad_file"].contains(&setting.name)
+    }
+}
+
+pub(super) fn run(args: FromTracesArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
+    let given = args.settings.given.complete(config)?;
+    let job = Job::of(given.only(|name| Setting::named(name).is_some_and(OfTraces::offers)))?;
+    open::local_paths(&args.paths)?;
+    let request = FromTracesRequest {
+        paths: args.paths,
+        format: open::format(&job),
+        map: open::column_map(&job)?,
+        on_bad_file: open::on_bad_file(&job),
+        sets: args.patterns.sets(&args.out)?,
+        set: args.set,
+        overwrite: job.overwrite,
+        rules: CaseRules {
+            app_name: args.app,
+            as_actual: matches!(args.side, Side::Actual),
+        },
+    };
+    let made = from_traces(&request)?;
+    let mut text = format!(
+        "{} with {}: {}\n",
+        counted(made.cases, "case", "cases"),
+        counted(made.turns, "turn", "turns"),
+        made.file.display()
+    );
+    if made.set_aside > 0 {
+        text.push_str(&format!(
+            "{} without a session, a start or an id: left out\n",
+            counted(made.set_aside, "trace", "traces")
+        ));
+    }
+    outcome::print(&text)?;
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,210 @@
+//! `nightmill suite run`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::{Args, ValueEnum};
+
+use super::{Patterns, ended};
+use crate::cli::progress::ProgressBar;
+use crate::cli::setting_flags::{Offer, SettingFlags};
+use crate::cli::{AnyError, Outcome, outcome};
+use crate::job::{Job, Setting};
+use crate::report::Paint;
+use crate::run::{Progress, open};
+use crate::suite::SuiteOutcome;
+use crate::suite::evalset::evaluator::Registry;
+use crate::suite::evalset::{EvalSetRequest, located};
+use crate::suite::page::{self, PageFacts};
+
+/// Flags of `suite run`.
+#[derive(Args, Debug)]
+pub(in crate::cli) struct RunArgs {
+    /// A set (NAME.evalset.json), the folder of an application, or the folder above it
+    #[arg(value_name = "PATH")]
+    path: PathBuf,
+    /// The folder of results; each run adds one
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// The application, where PATH holds several or none is to be seen
+    #[arg(long)]
+    app: Option<String>,
+    /// The set, where the application has several
+    #[arg(long)]
+    set: Option<String>,
+    /// Only these cases
+    #[arg(long, value_name = "ID,...", value_delimiter = ',')]
+    cases: Vec<String>,
+    /// Passes over all cases
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+    /// Ask no judge: metrics that need one are not evaluated
+    #[arg(long)]
+    no_judge: bool,
+    /// Refuse metrics that no evaluator is known for
+    #[arg(long)]
+    strict_metrics: bool,
+    /// What result files hold: what all versions of trpc-agent-go read, or scores of cases too
+    #[arg(long, value_enum, default_value_t = ResultFormat::Compat)]
+    result_format: ResultFormat,
+    /// A provider of judges that speaks OpenAI's protocol, as in acme=openai
+    #[arg(long, value_name = "NAME=openai")]
+    judge_provider: Vec<String>,
+    /// Write no page
+    #[arg(long)]
+    no_report: bool,
+    #[command(flatten)]
+    patterns: Patterns,
+    #[command(flatten)]
+    settings: SettingFlags<OfSuites>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ResultFormat {
+    Compat,
+    Latest,
+}
+
+/// Settings that suites have a use for.
+#[derive(Debug)]
+pub(in crate::cli) struct OfSuites;
+
+impl Offer for OfSuites {
+    fn offers(setting: &Setting) -> bool {
+        const FURTHER: [&str; 3] = ["json", "threads", "offline"];
+        const OF_TRACES: [&str; 16] = [
+            "judge",
+            "judge_model",
+            "judge_config",
+            "judge_url",
+            "judge_protocol",
+            "judge_key_file",
+            "judge_where",
+            "judge_only",
+            "judge_tags",
+            "judge_sample",
+            "sample_seed",
+            "judge_max_trace",
+            "judge_long_traces",
+            "judge_temperature",
+            "judge_max_output",
+            "judge_policy",
+        ];
+        FURTHER.contains(&setting.name)
+            || (setting.of_judges()
+                && !OF_TRACES.contains(&setting.name)
+                && setting.name != "judge_unshared")
+    }
+}
+
+pub(super) fn run(args: RunArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
+    // Other settings of the file and the environment are there for scoring.
+    let given = args.settings.given.clone().complete(config)?;
+    let given = given.only(|name| {
+        let setting = Setting::named(name);
+        setting.is_some_and(OfSuites::offers)
+    });
+    let job = Job::of(given)?;
+    let (base, app, set) = found(&args)?;
+    let providers = args
+        .judge_provider
+        .iter()
+        .map(|pair| match pair.split_once('=') {
+            Some((name, "openai")) if !name.is_empty() => Ok(name.to_owned()),
+            _ => Err(format!("--judge-provider {pair}: expected NAME=openai")),
+        });
+    let request = EvalSetRequest {
+        sets: args.patterns.sets(&base)?,
+        metrics: args.patterns.metrics(&base)?,
+        results: args.patterns.results(&args.out)?,
+        app,
+        set,
+        cases: args.cases,
+        runs: args.runs,
+        strict_metrics: args.strict_metrics,
+        latest_format: matches!(args.result_format, ResultFormat::Latest),
+        judge: (!args.no_judge).then(|| open::suite(&job)).transpose()?,
+        providers: providers.collect::<Result<_, _>>()?,
+        offline: job.offline,
+        threads: job.threads.map_or_else(
+            || std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            |n| n.get(),
+        ),
+    };
+    let progress = Arc::new(Progress::default());
+    let bar = ProgressBar::start(Arc::clone(&progress));
+    let result = crate::suite::evalset::run(&request, &Registry::default(), &progress);
+    bar.stop();
+    let mut outcome = result?;
+    if !args.no_report {
+        write_page(&mut outcome, &args.path)?;
+    }
+    print(&outcome, job.json)?;
+    Ok(ended(&outcome))
+}
+
+/// The folder above the application, the application and the set that the flags name.
+fn found(args: &RunArgs) -> Result<(PathBuf, String, String), AnyError> {
+    if let (Some(app), Some(set)) = (&args.app, &args.set) {
+        return Ok((args.path.clone(), app.clone(), set.clone()));
+    }
+    let Some((base, app, sets)) = located(&args.path) else {
+        return Err(format!(
+            "`{}`: no evaluation set is to be seen there (APP/NAME.evalset.json), or several applications are; name \
+             one with --app and --set",
+            args.path.display()
+        )
+        .into());
+    };
+    let chosen = match (&args.set, sets.as_slice()) {
+        (Some(set), _) => set.clone(),
+        (None, [set]) => set.clone(),
+        (None, _) => {
+            return Err(format!(
+                "`{}` has several sets: {}; name one with --set",
+                args.path.display(),
+                sets.join(", ")
+            )
+            .into());
+        }
+    };
+    Ok((base, args.app.clone().unwrap_or(app), chosen))
+}
+
+/// Writes the page beside the result.
+fn write_page(outcome: &mut SuiteOutcome, input: &Path) -> Result<(), AnyError> {
+    let Some(result) = outcome.files.first() else {
+        return Ok(());
+    };
+    let stem = result
+        .trim_end_matches(".json")
+        .trim_end_matches(".evalset_result");
+    let path = PathBuf::from(format!("{stem}.html"));
+    outcome.files.push(path.display().to_string());
+    let facts = PageFacts {
+        created_at: chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        inputs: vec![input.display().to_string()],
+    };
+    let html = page::html(outcome, &facts)?;
+    std::fs::write(&path, html).map_err(|e| {
+        format!(
+            "can't write `{}`: {e}; the result itself is there",
+            path.display()
+        )
+    })?;
+    Ok(())
+}
+
+/// Prints what a suite came to.
+pub(super) fn print(outcome: &SuiteOutcome, json: bool) -> Result<(), AnyError> {
+    let text = match json {
+        true => format!("{}\n", serde_json::to_string_pretty(outcome)?),
+        false => {
+            let width = terminal_size::terminal_size().map_or(100, |(width, _)| width.0.into());
+            crate::suite::terminal::text(outcome, Paint::of_stdout(), width)
+        }
+    };
+    outcome::print(&text)?;
+    Ok(())
+}

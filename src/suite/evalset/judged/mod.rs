@@ -1,0 +1,90 @@
+//! Evaluators that ask a judge (as trpc-agent-go's `llm_*`): what each shows it of a turn, and how its reply is read.
+//!
+//! An evaluator is data: a prompt, what fills it, and a reader of replies. Asking, voting and averaging are the same for
+//! all of them.
+
+mod final_response;
+mod hallucinations;
+mod knowledge_recall;
+mod model;
+mod pipeline;
+pub mod reply;
+mod rubric_critic;
+mod rubric_response;
+mod sample;
+
+use serde_json::Value;
+
+use super::model::{Invocation, Message, Rubric};
+use crate::question::Prompt;
+
+pub(crate) use model::{JudgeRoute, RouteRules};
+pub(crate) use pipeline::{Judges, NotJudged, evaluate, not_evaluated};
+
+/// An evaluator that asks a judge.
+pub struct JudgedEvaluator {
+    /// What metrics name it by.
+    pub name: &'static str,
+    /// One line for readers.
+    pub description: &'static str,
+    prompt: Prompt,
+    /// What fills the prompt; a text for users where the turn does not hold it.
+    fill: fn(&AskedTurn<'_>) -> Result<Value, String>,
+    read: fn(&str, &[String]) -> Result<reply::Read, reply::Unreadable>,
+    /// Whether it asks about rubrics; without any there is nothing to ask.
+    of_rubrics: bool,
+}
+
+/// All of them.
+pub static ALL: &[&JudgedEvaluator] = &[
+    &final_response::EVALUATOR,
+    &rubric_response::EVALUATOR,
+    &knowledge_recall::EVALUATOR,
+    &rubric_critic::CRITIC,
+    &rubric_critic::REFERENCE_CRITIC,
+    &hallucinations::EVALUATOR,
+];
+
+/// The judged evaluator of this name.
+pub fn find(name: &str) -> Option<&'static JudgedEvaluator> {
+    ALL.iter().copied().find(|evaluator| evaluator.name == name)
+}
+
+/// A turn that a judge is asked about.
+#[derive(Clone, Copy)]
+pub(super) struct AskedTurn<'t> {
+    pub actual: &'t Invocation,
+    pub expected: &'t Invocation,
+    pub rubrics: &'t [Rubric],
+}
+
+impl AskedTurn<'_> {
+    fn user(&self) -> &str {
+        content(self.actual.user_content.as_ref())
+    }
+
+    fn answer(&self) -> &str {
+        content(self.actual.final_response.as_ref())
+    }
+
+    fn reference(&self) -> &str {
+        content(self.expected.final_response.as_ref())
+    }
+
+    /// The rubrics that have a text, each as `id: text`.
+    fn rubric_lines(&self) -> Vec<String> {
+        let asked = self.rubrics.iter();
+        let lines = asked.filter_map(|r| Some(format!("{}: {}", r.id, r.text.as_ref()?)));
+        lines.collect()
+    }
+
+    fn rubric_ids(&self) -> Vec<String> {
+        let asked = self.rubrics.iter().filter(|rubric| rubric.text.is_some());
+        asked.map(|rubric| rubric.id.clone()).collect()
+    }
+}
+
+/// What a message says; nothing where there is none.
+fn content(message: Option<&Message>) -> &str {
+    message.map_or("", |message| message.content.as_str())
+}
