@@ -7,7 +7,10 @@ pub mod agent_reliability;
 mod argument_correctness;
 pub mod checked;
 pub mod coherence;
+pub mod comparison;
 mod confidence;
+pub mod factuality;
+pub mod format;
 mod judged_metric;
 pub mod loop_detection;
 mod metadata;
@@ -20,6 +23,7 @@ mod shared_stages;
 mod signals;
 mod step_efficiency;
 mod task_completion;
+pub mod tone;
 mod tool_correctness;
 mod vector;
 
