@@ -29,7 +29,8 @@ enum SuiteCommand {
     List(list::ListArgs),
     /// Show the result of an evaluation
     Show(show::ShowArgs),
-    /// What changed from one result to another; exit code 1 if something newly fails
+    /// What changed from one result to another; exit code 1 if something newly fails, 3 if something that passed is
+    /// not there or not evaluated
     Diff(diff::DiffArgs),
     /// Make an evaluation set of traces: a case for each session, a turn for each trace
     FromTraces(Box<from_traces::FromTracesArgs>),
@@ -100,12 +101,15 @@ fn located(
     }
 }
 
-/// The exit code of a suite: failed, or not evaluated as a whole or in part.
+/// The exit code of a suite: failed, or not evaluated as a whole or in part. A case passes by the metrics that were
+/// evaluated, so that the others must be looked at too.
 fn ended(outcome: &SuiteOutcome) -> Outcome {
-    let unsaid = outcome
-        .cases
-        .iter()
-        .any(|case| case.verdict == Verdict::NotEvaluated);
+    let cases = outcome.cases.iter();
+    let unsaid = cases
+        .filter(|case| case.verdict == Verdict::NotEvaluated)
+        .count();
+    let metrics = outcome.metrics.iter().map(|metric| metric.not_evaluated);
+    let unsaid = unsaid + metrics.sum::<usize>() > 0;
     match outcome.verdict {
         Verdict::Failed => Outcome::GateFailed,
         Verdict::NotEvaluated => Outcome::Incomplete,

@@ -26,6 +26,14 @@ pub(super) fn run(args: &DiffArgs) -> Result<Outcome, AnyError> {
     let before = read_result(&args.before)?.value;
     let after = read_result(&args.after)?.value;
     let difference = compare_results(&before, &after);
+    if difference.is_of_strangers() {
+        return Err(format!(
+            "`{}` and `{}` have no case in common: there is nothing to compare; name two results of one set",
+            args.before.display(),
+            args.after.display()
+        )
+        .into());
+    }
     match args.json {
         true => outcome::print(&format!("{}\n", serde_json::to_string_pretty(&difference)?))?,
         false => {
@@ -34,8 +42,9 @@ pub(super) fn run(args: &DiffArgs) -> Result<Outcome, AnyError> {
             outcome::print(&format!("{}\n", lines.join("\n")))?;
         }
     }
-    Ok(match difference.newly_failed() {
-        true => Outcome::GateFailed,
-        false => Outcome::Done,
+    Ok(match (difference.newly_failed(), difference.lost()) {
+        (true, _) => Outcome::GateFailed,
+        (false, true) => Outcome::Incomplete,
+        (false, false) => Outcome::Done,
     })
 }

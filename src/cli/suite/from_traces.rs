@@ -78,12 +78,26 @@ pub(super) fn run(args: FromTracesArgs, config: Option<&Path>) -> Result<Outcome
         counted(made.turns, "turn", "turns"),
         made.file.display()
     );
-    if made.set_aside > 0 {
-        text.push_str(&format!(
-            "{} without a session, a start or an id: left out\n",
-            counted(made.set_aside, "trace", "traces")
-        ));
+    let left_out = [
+        (
+            counted(made.set_aside, "trace", "traces"),
+            made.set_aside,
+            "without a session or a start",
+        ),
+        (
+            counted(made.unreadable, "row", "rows"),
+            made.unreadable,
+            "that can't be read as traces; `nightmill score` says why in its quarantine",
+        ),
+    ];
+    for (counted, count, why) in &left_out {
+        if *count > 0 {
+            text.push_str(&format!("{counted} left out: {why}\n"));
+        }
     }
     outcome::print(&text)?;
-    Ok(Outcome::Done)
+    Ok(match made.set_aside + made.unreadable {
+        0 => Outcome::Done,
+        _ => Outcome::Incomplete,
+    })
 }

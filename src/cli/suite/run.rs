@@ -14,6 +14,7 @@ use crate::report::Paint;
 use crate::run::{Progress, open};
 use crate::suite::SuiteOutcome;
 use crate::suite::evalset::evaluator::Registry;
+use crate::suite::evalset::store::{EvalSets, LocalSets, write};
 use crate::suite::evalset::{EvalSetRequest, located};
 use crate::suite::page::{self, PageFacts};
 
@@ -145,20 +146,26 @@ pub(super) fn run(args: RunArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
 
 /// The folder above the application, the application and the set that the flags name.
 fn found(args: &RunArgs) -> Result<(PathBuf, String, String), AnyError> {
-    if let (Some(app), Some(set)) = (&args.app, &args.set) {
-        return Ok((args.path.clone(), app.clone(), set.clone()));
-    }
-    let Some((base, app, sets)) = located(&args.path) else {
-        return Err(format!(
-            "`{}`: no evaluation set is to be seen there (APP/NAME.evalset.json), or several applications are; name \
-             one with --app and --set",
-            args.path.display()
-        )
-        .into());
+    let (base, app, sets) = match (&args.app, &args.set) {
+        (Some(app), Some(set)) => return Ok((args.path.clone(), app.clone(), set.clone())),
+        (Some(app), None) => {
+            let sets = LocalSets::new(args.patterns.sets(&args.path)?).list(app)?;
+            (args.path.clone(), app.clone(), sets)
+        }
+        (None, _) => located(&args.path).ok_or_else(|| {
+            format!(
+                "`{}`: no evaluation set is to be seen there (APP/NAME.evalset.json), or several applications are; name \
+                 one with --app and --set",
+                args.path.display()
+            )
+        })?,
     };
     let chosen = match (&args.set, sets.as_slice()) {
         (Some(set), _) => set.clone(),
         (None, [set]) => set.clone(),
+        (None, []) => {
+            return Err(format!("`{}` has no set of {app}", args.path.display()).into());
+        }
         (None, _) => {
             return Err(format!(
                 "`{}` has several sets: {}; name one with --set",
@@ -168,7 +175,7 @@ fn found(args: &RunArgs) -> Result<(PathBuf, String, String), AnyError> {
             .into());
         }
     };
-    Ok((base, args.app.clone().unwrap_or(app), chosen))
+    Ok((base, app, chosen))
 }
 
 /// Writes the page beside the result.
@@ -187,12 +194,7 @@ fn write_page(outcome: &mut SuiteOutcome, input: &Path) -> Result<(), AnyError> 
         inputs: vec![input.display().to_string()],
     };
     let html = page::html(outcome, &facts)?;
-    std::fs::write(&path, html).map_err(|e| {
-        format!(
-            "can't write `{}`: {e}; the result itself is there",
-            path.display()
-        )
-    })?;
+    write(&path, &html).map_err(|e| format!("{e}; the result itself is there"))?;
     Ok(())
 }
 

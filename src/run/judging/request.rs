@@ -200,35 +200,17 @@ impl JudgeRequest {
         service: &JudgeService,
         once: impl AsyncFn() -> Result<T, RunError>,
     ) -> Result<T, RunError> {
-        self.in_rounds_of(&[service], once).await
-    }
-
-    /// The same where several endpoints are asked.
-    ///
-    /// # Errors
-    /// As [`JudgeRequest::in_rounds`].
-    pub(crate) async fn in_rounds_of<T>(
-        &self,
-        services: &[&JudgeService],
-        once: impl AsyncFn() -> Result<T, RunError>,
-    ) -> Result<T, RunError> {
         let Some(batches) = self.batches else {
             return once().await;
         };
         let stopped = |e: BatchSubmitterError| RunError::Plan(e.to_string());
         let until = Instant::now() + batches.wait;
-        for service in services {
-            service.collect_batches().await.map_err(stopped)?;
-        }
+        service.collect_batches().await.map_err(stopped)?;
         loop {
             let made = once().await?;
-            let mut further = false;
-            for service in services {
-                let waited = service.go_on_with_batches(until, batches.poll).await;
-                further |= waited.map_err(stopped)?;
-            }
+            let further = service.go_on_with_batches(until, batches.poll).await;
             // What came back lets later stages be asked.
-            if !further {
+            if !further.map_err(stopped)? {
                 return Ok(made);
             }
         }
@@ -277,6 +259,11 @@ pub(crate) struct Shared<'r> {
 }
 
 impl Shared<'_> {
+    /// Whether calls go into batches.
+    pub fn in_batches(&self) -> bool {
+        self.request.batches.is_some()
+    }
+
     /// The ledger; opened when it is first needed, so that a run that can't ask makes none.
     pub fn ledger(&self) -> Result<Arc<Ledger>, RunError> {
         if let Some(ledger) = self.ledger.get() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::result::{CaseSummary, EvalSetResult, EvalStatus, MetricSummary};
+use super::result::{EvalSetResult, EvalStatus, MetricSummary};
 
 /// A smaller move of a score is none.
 const LEAST_MOVE: f64 = 1e-9;
@@ -38,6 +38,21 @@ pub struct ResultChange {
 }
 
 impl ResultDifference {
+    /// Whether there is nothing on both sides, so that nothing was compared.
+    pub fn is_of_strangers(&self) -> bool {
+        let one_sided = |change: &ResultChange| ["added", "removed"].contains(&change.kind);
+        self.unchanged == 0 && self.changes.iter().all(one_sided)
+    }
+
+    /// Whether nobody can say of something that passed before whether it does now.
+    pub fn lost(&self) -> bool {
+        let passed = EvalStatus::Passed.name();
+        let mut changes = self.changes.iter();
+        changes.any(|change| {
+            change.status.0 == passed && ["removed", "changed"].contains(&change.kind)
+        })
+    }
+
     /// Whether anything that passed before fails now.
     pub fn newly_failed(&self) -> bool {
         self.changes
@@ -144,7 +159,6 @@ fn found(result: &EvalSetResult) -> BTreeMap<(String, Option<String>), Found> {
         |metric: &MetricSummary| (metric.status, Some(metric.average_score), String::new());
     let cases = result.summary.iter().flat_map(|summary| &summary.cases);
     for case in cases {
-        let case: &CaseSummary = case;
         let errors = case.runs.iter().map(|run| run.error_message.as_str());
         let mut errors = errors.skip_while(|error| error.is_empty());
         let error = errors.next().unwrap_or_default();
@@ -233,6 +247,11 @@ mod tests {
         );
         assert_eq!(difference.unchanged, 1);
         assert!(difference.newly_failed());
-        assert!(!compare_results(&before, &before).newly_failed());
+        assert!(difference.lost() && !difference.is_of_strangers());
+        let same = compare_results(&before, &before);
+        assert!(!same.newly_failed() && !same.lost() && !same.is_of_strangers());
+        let unsaid = result(&[("a", EvalStatus::NotEvaluated, 0.0)]);
+        assert!(compare_results(&result(&[("a", Passed, 1.0)]), &unsaid).lost());
+        assert!(compare_results(&before, &result(&[("z", Passed, 1.0)])).is_of_strangers());
     }
 }

@@ -37,9 +37,15 @@ pub(crate) struct ScoredMetric {
 impl ScoredMetric {
     /// The metrics of a file that have an evaluator, in their order, and the names of the others.
     pub fn of(metrics: Vec<EvalMetric>, registry: &Registry) -> (Vec<Self>, Vec<String>) {
-        let mut scored = Vec::new();
+        let mut scored: Vec<Self> = Vec::new();
         let mut unknown = Vec::new();
         for metric in metrics {
+            // Metrics are looked up by name: of two of one name the first is used each time.
+            let namesake = scored.iter().find(|known| known.metric.name == metric.name);
+            if let Some(namesake) = namesake.cloned() {
+                scored.push(namesake);
+                continue;
+            }
             let name = metric.evaluator();
             let scorer = match (registry.get(name), judged::find(name)) {
                 (Some(computed), _) => Scorer::Computed(Arc::clone(computed)),
@@ -288,6 +294,18 @@ fn expected_turns(case: &EvalCase, actual: &[Invocation]) -> Result<Vec<Invocati
         ..Invocation::default()
     });
     Ok(asked.collect())
+}
+
+/// Whether some turn of a case has no expected final response, or an empty one.
+pub(crate) fn lacks_reference(case: &EvalCase, inference: &Inference) -> bool {
+    let actual = inference.turns.as_deref().unwrap_or_default();
+    let expected = expected_turns(case, actual).unwrap_or_default();
+    let said = |turn: &Invocation| {
+        turn.final_response
+            .as_ref()
+            .map(|message| message.content.is_empty())
+    };
+    expected.iter().any(|turn| said(turn).unwrap_or(true))
 }
 
 /// The mode of cases that say themselves what was done.

@@ -1,5 +1,6 @@
 //! Evaluation cases out of a warehouse of traces: one case a session, one turn a trace.
 
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,8 +18,8 @@ use crate::output::RunError;
 use crate::selection::{DEFAULT_SEED, Ranking, SamplingRate};
 use crate::text::parse_instant;
 use crate::trace::{
-    BatchLimits, ColumnMap, DocumentSource, OnBadFile, ReadOptions, Repeats, SessionKey,
-    SourceFormat, Span, TraceColumns, TraceSource, discover, repeated_trace_ids,
+    BatchLimits, ColumnMap, DocumentSource, OnBadFile, Quarantine, ReadOptions, Repeats,
+    SessionKey, SourceFormat, Span, TraceColumns, TraceSource, discover, repeated_trace_ids,
 };
 
 /// Who is said to have asked where the traces don't say it.
@@ -66,6 +67,8 @@ pub struct MadeSet {
     pub turns: u64,
     /// Traces that are in no case: they have no session, or no start.
     pub set_aside: u64,
+    /// Rows, and files, that could not be read as traces.
+    pub unreadable: u64,
 }
 
 /// Bytes of the index that finds out which trace ids repeat.
@@ -87,7 +90,10 @@ pub fn from_traces(request: &FromTracesRequest) -> Result<MadeSet, RunError> {
         )));
     }
     let files = discover(&request.paths, request.format)?;
+    let passes: RefCell<Vec<Arc<Quarantine>>> = RefCell::default();
     let open = || {
+        let quarantine = Arc::new(Quarantine::default());
+        passes.borrow_mut().push(Arc::clone(&quarantine));
         let options = ReadOptions {
             columns: TraceColumns::ids(),
             map: request.map.clone(),
@@ -95,12 +101,15 @@ pub fn from_traces(request: &FromTracesRequest) -> Result<MadeSet, RunError> {
             on_bad_file: request.on_bad_file,
             limits: BatchLimits::default(),
         };
-        TraceSource::open(files.clone(), options, Arc::default())
+        TraceSource::open(files.clone(), options, quarantine)
     };
     let repeated = repeated_trace_ids(open, INDEX_BYTES / 32, Repeats::Each)?;
+    // A pass that is broken off has seen less than a whole one.
+    let whole = passes.borrow().iter().map(|seen| seen.rows()).max();
+    let unreadable = whole.unwrap_or_default();
     let (map, on_bad_file) = (request.map.clone(), request.on_bad_file);
     let documents = DocumentSource::new(files, map, on_bad_file, repeated);
-    let mut traces = 0;
+    let mut traces: u64 = 0;
     documents.read_facts(|_, _, _| traces += 1)?;
     let mut set = EvalSet {
         id: id.clone(),
@@ -117,7 +126,7 @@ pub fn from_traces(request: &FromTracesRequest) -> Result<MadeSet, RunError> {
                 .to_owned(),
         ));
     }
-    let turns = set
+    let turns: u64 = set
         .cases
         .iter()
         .map(|case| case.conversation.len() as u64)
@@ -127,7 +136,8 @@ pub fn from_traces(request: &FromTracesRequest) -> Result<MadeSet, RunError> {
         file,
         cases: set.cases.len() as u64,
         turns,
-        set_aside: traces - turns,
+        set_aside: traces.saturating_sub(turns),
+        unreadable,
     })
 }
 

@@ -1,11 +1,11 @@
 //! JSON texts of evaluation folders: read whole, with errors that name the file.
 
-use std::borrow::Cow;
 use std::io;
 use std::path::Path;
 
 use serde_json::{Map, Number, Value};
 
+use super::criterion::with_paired_surrogates;
 use super::place::Place;
 pub use super::shape::ShapeFault;
 use crate::text::{Json, parse_strict};
@@ -142,39 +142,6 @@ fn number(literal: &str, place: &Place<'_>) -> Result<Number, String> {
         let shown: String = literal.chars().take(MOST_SHOWN).collect();
         format!("{place}: the number {shown} is beyond the range of a double")
     })
-}
-
-/// The text with each escape of half a surrogate pair as that of U+FFFD.
-fn with_paired_surrogates(text: &str) -> Cow<'_, str> {
-    if !text.contains("\\ud") && !text.contains("\\uD") {
-        return Cow::Borrowed(text);
-    }
-    let mut whole = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('\\') {
-        let (before, escape) = rest.split_at(at);
-        whole.push_str(before);
-        let code = surrogate(escape);
-        let length = match (code, escape.get(6..).and_then(surrogate)) {
-            (Some(0xd800..0xdc00), Some(0xdc00..=0xdfff)) => 12,
-            (Some(_), _) => 6,
-            // A backslash and what it escapes; of `\u0041` the rest is copied as text.
-            (None, _) => 1 + escape.chars().nth(1).map_or(0, char::len_utf8),
-        };
-        let (escape, after) = escape.split_at(length);
-        whole.push_str(if length == 6 { "\\ufffd" } else { escape });
-        rest = after;
-    }
-    whole.push_str(rest);
-    Cow::Owned(whole)
-}
-
-/// The code of a surrogate whose escape the text begins with.
-fn surrogate(text: &str) -> Option<u32> {
-    let digits = text.strip_prefix("\\u")?.get(..4)?;
-    let hex = digits.bytes().all(|b| b.is_ascii_hexdigit());
-    let code = u32::from_str_radix(digits, 16).ok()?;
-    (hex && (0xd800..=0xdfff).contains(&code)).then_some(code)
 }
 
 /// The text of a file: two spaces a level, and an end of line at the end.

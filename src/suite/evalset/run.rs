@@ -8,11 +8,13 @@ use uuid::Uuid;
 
 use super::aggregate::{hidden_errors, summarise};
 use super::environment::Environment;
-use super::evaluation::{Inference, Judging, ScoredMetric, TRACE, evaluate, recorded_turns};
+use super::evaluation::{
+    Inference, Judging, ScoredMetric, TRACE, evaluate, lacks_reference, recorded_turns,
+};
 use super::evaluator::Registry;
 use super::judged::{Judges, RouteRules};
 use super::locator::Locator;
-use super::model::{EvalCase, EvalSet};
+use super::model::{EvalCase, EvalSet, Invocation};
 use super::result::EvalSetResult;
 use super::shown;
 use super::store::{
@@ -22,6 +24,9 @@ use crate::judge::CallCounts;
 use crate::output::RunError;
 use crate::run::{JudgeRequest, Progress};
 use crate::suite::outcome::{JudgingOutcome, SuiteOutcome};
+
+/// The evaluator that holds answers against the expected ones.
+const OF_REFERENCE: &str = "llm_final_response";
 
 /// An evaluation set to run.
 #[derive(Clone, Debug)]
@@ -109,6 +114,23 @@ pub fn run(
     progress.enter("evaluating");
     let inferences = inferences(request, &set);
     let case_count = inferences.len() as u64;
+    if judged
+        .iter()
+        .any(|(_, evaluator)| evaluator.name == OF_REFERENCE)
+    {
+        let first = inferences.iter().filter(|inference| inference.run == 1);
+        let lacking = first.filter(|inference| {
+            let case = set.cases.get(inference.case);
+            case.is_some_and(|case| lacks_reference(case, inference))
+        });
+        let lacking = lacking.count();
+        if lacking > 0 {
+            notes.push(format!(
+                "{lacking} of the cases have turns without an expected final response: {OF_REFERENCE} holds their answers \
+                 against an empty text"
+            ));
+        }
+    }
     let once = async || {
         progress.part(0, case_count);
         let judging = match &judges {
@@ -244,7 +266,7 @@ fn inferences(request: &EvalSetRequest, set: &EvalSet) -> Vec<Inference> {
     runs.collect()
 }
 
-fn turns_of(case: &EvalCase) -> Result<Vec<crate::suite::evalset::model::Invocation>, String> {
+fn turns_of(case: &EvalCase) -> Result<Vec<Invocation>, String> {
     if case.session_input.is_none() {
         return Err("the case has no `sessionInput`; it says who asks, and is needed".to_owned());
     }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::aggregate::status_of_all;
 use super::evaluation::ScoredMetric;
 use super::json_file::{FileError, Loaded, text_of};
 use super::model::{Invocation, Message};
@@ -42,7 +43,12 @@ pub fn shown_result(result: &EvalSetResult) -> SuiteOutcome {
 /// What an evaluation came to. `metrics` are those that were evaluated; without them, nothing is said of who judged.
 pub(crate) fn outcome(app: &str, result: &EvalSetResult, metrics: &[ScoredMetric]) -> SuiteOutcome {
     let summary = result.summary.as_ref();
-    let status = summary.map_or(EvalStatus::Unset, |summary| summary.status);
+    // The first files have no summary; their cases say how they ended.
+    let of_cases = || {
+        let statuses = result.cases.iter().map(|case| case.status);
+        status_of_all("a case", statuses).unwrap_or_default()
+    };
+    let status = summary.map_or_else(of_cases, |summary| summary.status);
     SuiteOutcome {
         kind: "evalset",
         name: result.set_id.clone(),

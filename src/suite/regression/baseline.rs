@@ -4,9 +4,9 @@ use std::path::Path;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::compat::Compat;
 use super::config::{BaselineStrategy, RegressionConfig};
 use super::record::{RunHead, RunStatus};
+use crate::metric::comparison::Compat;
 
 /// A baseline older than this many days is worth a warning.
 const OLD_DAYS: i64 = 7;

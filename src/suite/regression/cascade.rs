@@ -1,9 +1,9 @@
 //! From the metrics of cases to scores of cases, suites and the whole (as in Regtrace).
 
-use super::compat::Compat;
 use super::named::Named;
 use super::sum::{mean, share, weighted_mean};
 use crate::metric::checked::Checked;
+use crate::metric::comparison::Compat;
 
 /// A failed metric below this makes its case fail outright.
 const FAIL_BELOW: f64 = 0.3;

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use super::cascade::{EvaluatedCase, case_score};
 use super::compare::{RegressionStatus, Side, SideCase, relative_change, status_of};
-use super::compat::Compat;
 use super::config::RegressionConfig;
 use super::named::Named;
 use super::suite_metric::SuiteMetric;
 use crate::metric::checked::Checked;
+use crate::metric::comparison::Compat;
 
 /// What the comparison is worth as a score: 1, 0.5 or 0. It passes at 1, whatever the threshold.
 pub fn regression_score(status: RegressionStatus) -> f64 {

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::compat::Compat;
 use super::config::RegressionConfig;
 use super::named::Named;
 use super::sum::{mean, weighted_mean};
+use crate::metric::comparison::Compat;
 
 /// Differences of case scores up to this are rounding noise.
 const NOISE: f64 = 1e-9;

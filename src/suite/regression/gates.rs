@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use super::compare::RegressionStatus;
-use super::compat::Compat;
 use super::config::{NfrGates, QualityGates, RegressionGate};
 use super::members::{Findings, Members};
 use super::named::Named;
 use super::record::{CaseRecord, RunRecord};
 use super::sum::{count, share, sum};
+use crate::metric::comparison::Compat;
 
 /// A metric is doubtful below this confidence.
 const LOW_CONFIDENCE: f64 = 0.5;

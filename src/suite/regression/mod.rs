@@ -11,7 +11,6 @@ mod baseline;
 mod cascade;
 mod case_regression;
 mod compare;
-mod compat;
 mod config;
 mod file_fault;
 mod gates;
@@ -28,6 +27,7 @@ mod sum;
 mod tables;
 mod whole_file;
 
+pub use crate::metric::comparison::Compat;
 pub use baseline::{BaselineOf, baseline_notices, choose_baseline, clean_branch, current_branch};
 pub use cascade::{
     CaseFigures, EvaluatedCase, MetricSummary, Severity, SuiteFigures, cascade, case_score,
@@ -40,7 +40,6 @@ pub use compare::{
     CaseDelta, CaseStatus, Comparison, RegressionStatus, Side, SideCase, compare, relative_change,
     status_of,
 };
-pub use compat::Compat;
 pub use config::{
     BaselineStrategy, CONFIG_NAMES, ClaimDepth, ColorChoice, FactualityConfig, FactualityMode,
     FormatConfig, GoldenSetEntry, JudgeEntry, MetricsConfig, NfrGates, OutputConfig, Part,

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use chrono::{DateTime, Utc};
 
 use super::baseline::{baseline_notices, choose_baseline};
-use super::compat::Compat;
 use super::config::{BaselineStrategy, RegressionConfig};
 use super::file_fault::FileError;
 use super::record::{RunHead, RunRecord, RunStatus};
+use crate::metric::comparison::Compat;
 use crate::text::nearest;
 
 const LOCK: &str = ".lock";

@@ -1,6 +1,6 @@
 //! Sums and weighted means over cases.
 
-use super::compat::Compat;
+use crate::metric::comparison::Compat;
 
 /// The sum of terms: the same for every order of them, as batches may come in any. As the tool: term by term.
 pub(super) fn sum(mut terms: Vec<f64>, compat: Compat) -> f64 {

@@ -36,7 +36,7 @@ fn zero_alone(text: &str) -> &str {
 }
 
 /// The text with `\uFFFD` for every escaped surrogate that is not half of a pair.
-fn with_paired_surrogates(text: &str) -> Cow<'_, str> {
+pub(in crate::suite::evalset) fn with_paired_surrogates(text: &str) -> Cow<'_, str> {
     let mut mended = String::new();
     // All before this is in `mended`.
     let mut kept = 0;

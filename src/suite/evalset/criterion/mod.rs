@@ -28,6 +28,7 @@ use serde_json::Value;
 pub use fields::CriterionFault;
 pub use final_response::FinalResponseCriterion;
 pub use json::{DEFAULT_TOLERANCE, JsonCriterion, JsonStrategy};
+pub(super) use json_text::with_paired_surrogates;
 pub use json_text::{first_value, only_value};
 pub use named::{NamedComparisons, UnknownName};
 pub use programmatic::{InvocationFunction, JsonFunction, Programmatic, TextFunction, Tokenizer};

@@ -1,6 +1,5 @@
 //! Who judges: from the `judgeModel` of a metrics file to an endpoint, a model and the body of a request.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -93,12 +92,9 @@ impl JudgeRoute {
         if let Some(fault) = url.as_deref().and_then(url_fault) {
             return Err(wrong(format!("the `baseURL` of its judge: {fault}")));
         }
-        // Values of variables are secrets wherever they stand in an address; which part of it was one is not known here.
-        let filled: Vec<Range<usize>> = Vec::new();
         Ok(Self {
             provider: ProviderSettings {
                 url,
-                filled,
                 key: (!model.api_key.is_empty()).then(|| model.api_key.clone()),
                 ..rules.provider.clone()
             },

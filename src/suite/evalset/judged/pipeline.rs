@@ -54,6 +54,10 @@ impl Judges {
                 models.push(route.model.clone());
             }
         }
+        if shared.in_batches() && models.len() > 1 {
+            let problem = "--batch: the judges of this suite are at several endpoints, and batches go to one; leave --batch out";
+            return Err(RunError::Request(problem.to_owned()));
+        }
         let mut services = Vec::new();
         for (endpoint, (route, models)) in models {
             services.push((endpoint, shared.service(&route.provider, &models)?));
@@ -108,8 +112,10 @@ impl Judges {
         request: &JudgeRequest,
         once: impl AsyncFn() -> Result<T, RunError>,
     ) -> Result<T, RunError> {
-        let services: Vec<&JudgeService> = self.services().collect();
-        request.in_rounds_of(&services, once).await
+        match self.services().next() {
+            Some(service) => request.in_rounds(service, once).await,
+            None => once().await,
+        }
     }
 
     fn way(&self, metric: &EvalMetric) -> Result<(&JudgeRoute, &JudgeService), EvaluationError> {

@@ -58,7 +58,10 @@ fn find(locator: &Locator, app: &str, id: &str) -> Result<Option<Found>, StoreEr
 }
 
 /// Writes a file whole or not at all: under a name of its own first, so that two who write at once don't mix.
-fn write(path: &Path, text: &str) -> Result<(), FileError> {
+///
+/// # Errors
+/// [`FileError`] naming the file.
+pub(crate) fn write(path: &Path, text: &str) -> Result<(), FileError> {
     let folder = path
         .parent()
         .map_or_else(|| PathBuf::from("."), Path::to_path_buf);

@@ -6,6 +6,7 @@
 mod local;
 mod memory;
 
+pub(crate) use local::write;
 pub use local::{LocalMetrics, LocalResults, LocalSets};
 pub use memory::{MemoryMetrics, MemoryResults, MemorySets};
 

@@ -13,8 +13,8 @@ pub use metrics::{
 pub use read::ReadConfig;
 pub(super) use read::{by_metric, metric_names};
 
-use super::compat::Compat;
 use super::named::Named;
+use crate::metric::comparison::Compat;
 use crate::text::nearest;
 
 /// A configuration that can be used: everything in it was checked.

@@ -9,7 +9,7 @@ use super::{
     GoldenSetEntry, JudgeEntry, MetricsConfig, NfrGates, OutputConfig, Part, QualityGates,
     RegressionConfig, RegressionGate, ReportFormat, SuiteConfig, ToneConfig,
 };
-use crate::suite::regression::compat::Compat;
+use crate::metric::comparison::Compat;
 use crate::suite::regression::file_fault::{Fault, FileError};
 use crate::suite::regression::members::{Findings, Members, kind_of};
 use crate::suite::regression::named::Named;

@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use super::{CaseRecord, JudgeName, RegressionRecord, RunHead, RunRecord, RunStatus, Trigger};
 use crate::metric::checked::{Checked, Detail};
+use crate::metric::comparison::Compat;
 use crate::suite::regression::cascade::{CaseFigures, EvaluatedCase, MetricSummary, Severity};
 use crate::suite::regression::compare::{CaseDelta, CaseStatus, Comparison, RegressionStatus};
-use crate::suite::regression::compat::Compat;
 use crate::suite::regression::file_fault::FileError;
 use crate::suite::regression::gates::GateResults;
 use crate::suite::regression::members::{Findings, Members};

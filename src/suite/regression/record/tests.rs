@@ -4,9 +4,9 @@ use chrono::TimeZone;
 
 use super::*;
 use crate::metric::checked::{Checked, Detail};
+use crate::metric::comparison::Compat;
 use crate::suite::regression::cascade::cascade;
 use crate::suite::regression::compare::compare;
-use crate::suite::regression::compat::Compat;
 use crate::suite::regression::config::{QualityGates, RegressionConfig};
 use crate::suite::regression::gates::check_gates;
 
