@@ -4,6 +4,8 @@ mod difference;
 pub mod evalset;
 mod outcome;
 pub mod page;
+mod plan;
+pub mod process;
 pub mod regression;
 pub mod terminal;
 
@@ -11,3 +13,4 @@ pub use outcome::{
     CaseOutcome, CheckOutcome, GateOutcome, JudgingOutcome, MetricOutcome, PartOutcome,
     SuiteOutcome, Verdict,
 };
+pub use plan::{PlannedQuestions, SuitePlan};

@@ -6,6 +6,7 @@
 mod final_response;
 mod hallucinations;
 mod knowledge_recall;
+mod look_up;
 mod model;
 mod pipeline;
 pub mod reply;
@@ -18,6 +19,7 @@ use serde_json::Value;
 use super::model::{Invocation, Message, Rubric};
 use crate::question::Prompt;
 
+pub(crate) use look_up::look_up;
 pub(crate) use model::{JudgeRoute, RouteRules};
 pub(crate) use pipeline::{Judges, NotJudged, evaluate, not_evaluated};
 
