@@ -2,12 +2,13 @@
 
 mod difference;
 pub mod evalset;
+mod flakiness;
 mod outcome;
 pub mod page;
 pub mod regression;
 pub mod terminal;
 
 pub use outcome::{
-    CaseOutcome, CheckOutcome, GateOutcome, JudgingOutcome, MetricOutcome, PartOutcome,
-    SuiteOutcome, Verdict,
+    CaseFlakiness, CaseOutcome, Chance, CheckOutcome, FlakinessOutcome, GateOutcome,
+    JudgingOutcome, MetricOutcome, PartOutcome, PassFigures, SuiteOutcome, Verdict,
 };

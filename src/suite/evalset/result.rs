@@ -136,6 +136,18 @@ pub struct MetricResult {
     pub rest: Rest,
 }
 
+impl MetricResult {
+    /// The same with what the judge was asked in the place of the prompt's template, as results of turns have it.
+    pub(super) fn with_prompt(mut self, prompt: &str) -> Self {
+        let criterion = self.criterion.as_mut().map(Arc::make_mut);
+        let template = criterion.and_then(|criterion| criterion.pointer_mut("/llmJudge/template"));
+        if let Some(Value::Object(template)) = template {
+            template.insert("prompt".to_owned(), prompt.into());
+        }
+        self
+    }
+}
+
 /// `details` of a metric's result.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MetricDetails {

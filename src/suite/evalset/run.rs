@@ -1,6 +1,6 @@
 //! `nightmill suite run` for evaluation sets: inference, evaluation, and a result that trpc-agent-go can read.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -12,17 +12,19 @@ use super::evaluation::{
     Inference, Judging, ScoredMetric, TRACE, evaluate, lacks_reference, recorded_turns,
 };
 use super::evaluator::Registry;
+use super::flakiness::flakiness;
 use super::judged::{Judges, RouteRules};
 use super::locator::Locator;
 use super::model::{EvalCase, EvalSet, Invocation};
 use super::result::EvalSetResult;
+use super::semantic::with_cosines;
 use super::shown;
 use super::store::{
     EvalMetrics, EvalResults, EvalSets, LocalMetrics, LocalResults, LocalSets, StoreError,
 };
 use crate::judge::CallCounts;
 use crate::output::RunError;
-use crate::run::{JudgeRequest, Progress};
+use crate::run::{EngineRequest, JudgeRequest, Progress};
 use crate::suite::outcome::{JudgingOutcome, SuiteOutcome};
 
 /// The evaluator that holds answers against the expected ones.
@@ -57,6 +59,12 @@ pub struct EvalSetRequest {
     pub offline: bool,
     /// Threads.
     pub threads: usize,
+    /// The embedding model, which only metrics that compare meanings open.
+    pub engine: EngineRequest,
+    /// A flag about that model, where the user gave one: it is refused where no metric opens it.
+    pub engine_flag: Option<String>,
+    /// The k of pass^k and pass@k; the number of runs if there is none.
+    pub pass_k: Option<u32>,
 }
 
 impl From<StoreError> for RunError {
@@ -78,6 +86,7 @@ pub fn run(
     let started = Instant::now();
     progress.enter("reading the evaluation set");
     let (set, metrics, mut notes) = load(request, registry)?;
+    refuse_idle(request, &metrics)?;
     let judged: Vec<_> = metrics.iter().filter_map(ScoredMetric::judged).collect();
     let rules = RouteRules {
         provider: request
@@ -111,7 +120,6 @@ pub fn run(
         _ => None,
     };
     let runtime = crate::run::runtime(request.threads)?;
-    progress.enter("evaluating");
     let inferences = inferences(request, &set);
     let case_count = inferences.len() as u64;
     if judged
@@ -131,6 +139,13 @@ pub fn run(
             ));
         }
     }
+    let cases = (set.cases.as_slice(), inferences.as_slice());
+    if metrics.iter().any(ScoredMetric::reads_cosines) {
+        progress.enter("embedding final responses");
+    }
+    let (scored, said) = with_cosines(&metrics, cases, &request.engine)?;
+    notes.extend(said);
+    progress.enter("evaluating");
     let once = async || {
         progress.part(0, case_count);
         let judging = match &judges {
@@ -138,10 +153,7 @@ pub fn run(
             None => Judging::Off,
         };
         let cases = (set.id.as_str(), set.cases.as_slice());
-        evaluate(cases, &inferences, &metrics, judging, &|| {
-            progress.advance()
-        })
-        .await
+        evaluate(cases, &inferences, &scored, judging, &|| progress.advance()).await
     };
     let results = runtime.block_on(async {
         match &judges {
@@ -167,11 +179,16 @@ pub fn run(
     if !request.latest_format {
         result = result.without_later_members();
     }
+    let stability = flakiness(&result, request.pass_k);
+    if request.latest_format {
+        result = shown::with_flakiness(result, stability.as_ref());
+    }
     let store = LocalResults::new(request.results.clone());
     result.id = store.save(&request.app, &result)?;
     let file = store.path(&request.app, &result.id)?;
     let mut outcome = shown::outcome(&request.app, &result, &metrics);
     outcome.notes = notes;
+    outcome.flakiness = stability;
     outcome.judging = judges
         .as_ref()
         .map(|(_, judges)| judging_outcome(judges))
@@ -179,6 +196,25 @@ pub fn run(
     outcome.files = vec![file.display().to_string()];
     outcome.seconds = started.elapsed().as_secs_f64();
     Ok(outcome)
+}
+
+/// Refuses what would change nothing, or can't be.
+fn refuse_idle(request: &EvalSetRequest, metrics: &[ScoredMetric]) -> Result<(), RunError> {
+    if let (Some(flag), false) = (
+        &request.engine_flag,
+        metrics.iter().any(ScoredMetric::reads_cosines),
+    ) {
+        return Err(RunError::Request(format!(
+            "--{flag}: no metric of this set embeds texts, so this has no effect; leave it out"
+        )));
+    }
+    match request.pass_k {
+        Some(k) if !(1..=request.runs).contains(&k) => Err(RunError::Request(format!(
+            "--pass-k {k}: a case has {} runs, and k can't be more; raise --runs or lower it",
+            request.runs
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// The set, its metrics, and what a reader should know of both.
@@ -197,7 +233,7 @@ fn load(
         set.id.clone_from(&request.set);
     }
     let ids: Vec<&str> = set.cases.iter().map(|case| case.id.as_str()).collect();
-    let mut seen = BTreeSet::new();
+    let (mut seen, mut repeated) = (BTreeSet::new(), BTreeSet::new());
     for id in &ids {
         if id.is_empty() {
             return Err(RunError::Request(format!(
@@ -205,11 +241,11 @@ fn load(
                 set.id
             )));
         }
-        if !seen.insert(id) {
-            return Err(RunError::Request(format!(
-                "the set `{}` has two cases `{id}`; give each an id of its own",
-                set.id
-            )));
+        if !seen.insert(id) && repeated.insert(id) {
+            notes.push(format!(
+                "the set has several cases `{id}`: what each did is held against what the first one expects, as \
+                 trpc-agent-go does, and their figures are put together; give each an id of its own"
+            ));
         }
     }
     for id in &request.cases {
@@ -247,13 +283,19 @@ fn load(
 /// What was done in each chosen case, run by run and in the order of the set.
 fn inferences(request: &EvalSetRequest, set: &EvalSet) -> Vec<Inference> {
     let chosen = |case: &EvalCase| request.cases.is_empty() || request.cases.contains(&case.id);
+    // Cases are looked up by id: of several of one id the first is found.
+    let mut places = HashMap::new();
+    for (place, case) in set.cases.iter().enumerate() {
+        places.entry(case.id.as_str()).or_insert(place);
+    }
+    let places = &places;
     let runs = (1..=request.runs).flat_map(|run| {
         let cases = set.cases.iter().enumerate();
         cases
             .filter(|(_, case)| chosen(case))
             .map(move |(place, case)| Inference {
                 run,
-                case: place,
+                case: places.get(case.id.as_str()).copied().unwrap_or(place),
                 session_id: Uuid::new_v4().to_string(),
                 user_id: case
                     .session_input
