@@ -2,6 +2,7 @@
 
 mod difference;
 pub mod evalset;
+mod flakiness;
 mod outcome;
 pub mod page;
 mod plan;
@@ -10,7 +11,7 @@ pub mod regression;
 pub mod terminal;
 
 pub use outcome::{
-    CaseOutcome, CheckOutcome, GateOutcome, JudgingOutcome, MetricOutcome, PartOutcome,
-    SuiteOutcome, Verdict,
+    CaseFlakiness, CaseOutcome, Chance, CheckOutcome, FlakinessOutcome, GateOutcome,
+    JudgingOutcome, MetricOutcome, PartOutcome, PassFigures, SuiteOutcome, Verdict,
 };
 pub use plan::{PlannedQuestions, SuitePlan};

@@ -48,6 +48,8 @@ pub struct SuiteOutcome {
     pub gates: Vec<GateOutcome>,
     /// Case by case, in the order of the suite; run by run where there are several.
     pub cases: Vec<CaseOutcome>,
+    /// How stable cases are over several runs; none where there is one.
+    pub flakiness: Option<FlakinessOutcome>,
     /// What changed against an earlier run, in one line each.
     pub changes: Vec<String>,
     /// What a reader must know: warnings, one line each.
@@ -58,6 +60,62 @@ pub struct SuiteOutcome {
     pub files: Vec<String>,
     /// Wall time in seconds.
     pub seconds: f64,
+}
+
+/// How stable cases are over several runs: pass^k, the chance that `k` runs in a row pass, and pass@k, the chance that
+/// at least one of `k` does.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct FlakinessOutcome {
+    /// Runs of each case.
+    pub runs: u32,
+    /// The k of all figures, from 1 to `runs`.
+    pub k: u32,
+    /// The means over `cases`; none where there are none.
+    pub mean: Option<PassFigures>,
+    /// The runs as a whole: one passes if all cases do. None where something was not evaluated.
+    pub whole_runs: Option<PassFigures>,
+    /// Cases that passed in some runs and failed in others.
+    pub flaky: usize,
+    /// Cases that are in no figure, since some run lacks them or did not evaluate them.
+    pub left_out: usize,
+    /// Case by case, in the order of the suite.
+    pub cases: Vec<CaseFlakiness>,
+}
+
+/// A case over several runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CaseFlakiness {
+    /// Its id.
+    pub id: String,
+    /// Whether it passed in some runs and failed in others.
+    pub flaky: bool,
+    /// Of the runs of the case.
+    #[serde(flatten)]
+    pub figures: PassFigures,
+}
+
+/// pass^k and pass@k of a case, of all runs, or over cases.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PassFigures {
+    /// Runs; over cases, the number of cases.
+    pub of: u32,
+    /// Those that passed; over cases, those that passed in every run.
+    pub passed: u32,
+    /// All of k pass.
+    pub pass_hat_k: Chance,
+    /// At least one of k passes.
+    pub pass_at_k: Chance,
+}
+
+/// A chance with its interval, each 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Chance {
+    /// What was found.
+    pub value: f64,
+    /// The ends of the 95 % interval, which holds `value`.
+    pub low: f64,
+    /// See `low`.
+    pub high: f64,
 }
 
 /// A metric over all cases.

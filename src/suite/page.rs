@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::report::STYLE;
 
+use super::flakiness;
 use super::outcome::SuiteOutcome;
 use room::short;
 use shown::{CaseList, few};
@@ -61,6 +62,8 @@ pub fn html(outcome: &SuiteOutcome, facts: &PageFacts) -> Result<String, String>
         seconds => outcome.seconds,
         judging => outcome.judging.as_ref().map(shown::judging),
         gates => shown::gates(&outcome.gates),
+        flakiness => outcome.flakiness.as_ref().map(|found| few(&flakiness::lines(found), MOST_LINES)),
+        k => outcome.flakiness.as_ref().map(|found| found.k),
         metrics => shown::metrics(&outcome.metrics),
         cases => CaseList::of(&outcome.cases, outcome.runs > 1),
     });

@@ -9,6 +9,7 @@ use crate::report::Paint;
 use crate::report::brief;
 use crate::report::counted;
 
+use super::flakiness;
 use super::outcome::{GateOutcome, JudgingOutcome, MetricOutcome, SuiteOutcome, Verdict};
 use columns::{fitted, folded, width_of};
 
@@ -28,6 +29,10 @@ pub fn text(outcome: &SuiteOutcome, paint: Paint, width: usize) -> String {
     let _ = write_head(&mut out, outcome, paint, width);
     let _ = write_metrics(&mut out, &outcome.metrics, paint, width);
     let _ = write_gates(&mut out, &outcome.gates, paint, width);
+    if let Some(found) = &outcome.flakiness {
+        let head = paint.head(&flakiness::head(found));
+        let _ = write_list(&mut out, &head, &flakiness::lines(found), width);
+    }
     let _ = failures::write(&mut out, outcome, paint, width);
     let _ = write_list(
         &mut out,

@@ -39,6 +39,7 @@ mod scripted_judge;
 mod scripted_judge_tests;
 mod settings;
 mod suite_agents;
+mod suite_metrics;
 mod suites;
 mod support;
 mod texts;

@@ -14,7 +14,7 @@ use crate::cli::setting_flags::{Offer, SettingFlags};
 use crate::cli::{AnyError, Outcome, outcome};
 use crate::job::{Job, Setting};
 use crate::report::{counted, plain};
-use crate::run::Progress;
+use crate::run::{CacheChoice, Progress, open};
 use crate::suite::evalset::evaluator::Registry;
 use crate::suite::evalset::{EvalSetRequest, Participants, infer};
 
@@ -91,6 +91,9 @@ pub(super) fn run(args: InferArgs, config: Option<&Path>) -> Result<Outcome, Any
         providers: Vec::new(),
         offline: job.offline,
         threads: threads(None),
+        engine: open::engine(&job, CacheChoice::Off)?,
+        engine_flag: None,
+        pass_k: None,
     };
     let participants = Participants {
         evaluators: Registry::default(),

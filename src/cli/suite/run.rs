@@ -11,9 +11,9 @@ use super::{Patterns, ended};
 use crate::cli::progress::ProgressBar;
 use crate::cli::setting_flags::{Offer, SettingFlags};
 use crate::cli::{AnyError, Outcome, outcome};
-use crate::job::{Job, Setting};
+use crate::job::{Job, Setting, Theme};
 use crate::report::Paint;
-use crate::run::{Progress, open};
+use crate::run::{CacheChoice, Progress, open};
 use crate::suite::SuiteOutcome;
 use crate::suite::evalset::hooks::HookRegistry;
 use crate::suite::evalset::store::{EvalSets, LocalSets, write};
@@ -41,6 +41,9 @@ pub(in crate::cli) struct RunArgs {
     /// Passes over all cases
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
+    /// The k of pass^k and pass@k, the chances that all or any of k passes succeed [default: the number of --runs]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pass_k: Option<u32>,
     /// Ask no judge: metrics that need one are not evaluated
     #[arg(long)]
     no_judge: bool,
@@ -106,13 +109,22 @@ impl Offer for OfSuites {
             "judge_policy",
         ];
         FURTHER.contains(&setting.name)
+            || of_encoder(setting)
             || (setting.of_judges()
                 && !OF_TRACES.contains(&setting.name)
                 && setting.name != "judge_unshared")
     }
 }
 
+/// Settings of the model that metrics compare meanings by.
+fn of_encoder(setting: &Setting) -> bool {
+    setting.theme == Theme::Encoder || ["model", "memory_limit"].contains(&setting.name)
+}
+
 pub(super) fn run(args: RunArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
+    let engine_flag = args.settings.given.names();
+    let mut engine_flag = engine_flag.filter(|name| Setting::named(name).is_some_and(of_encoder));
+    let engine_flag = engine_flag.next().map(|name| name.replace('_', "-"));
     // Other settings of the file and the environment are there for scoring.
     let given = args.settings.given.clone().complete(config)?;
     let given = given.only(|name| {
@@ -156,6 +168,9 @@ pub(super) fn run(args: RunArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
         judge: (!args.no_judge).then(|| open::suite(&job)).transpose()?,
         providers: providers.collect::<Result<_, _>>()?,
         offline: job.offline,
+        engine: open::engine(&job, CacheChoice::User)?,
+        engine_flag,
+        pass_k: args.pass_k,
         threads: threads(job.threads.map(|n| n.get())),
     };
     let participants = Participants {
@@ -169,7 +184,7 @@ pub(super) fn run(args: RunArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
     };
     let progress = Arc::new(Progress::default());
     if args.dry_run {
-        let plan = plan(&request, &participants, &progress)?;
+        let plan = plan(&request, &participants)?;
         let text = match job.json {
             true => format!("{}\n", serde_json::to_string_pretty(&plan)?),
             false => plan.text(),

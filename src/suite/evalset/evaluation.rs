@@ -53,6 +53,11 @@ impl ScoredMetric {
         (scored, unknown)
     }
 
+    /// Whether an embedding model is needed.
+    pub fn reads_cosines(&self) -> bool {
+        matches!(&self.scorer, Scorer::Computed(evaluator) if evaluator.reads_cosines())
+    }
+
     /// The evaluator that asks a judge, if one does.
     pub fn judged(&self) -> Option<(&EvalMetric, &'static JudgedEvaluator)> {
         match &self.scorer {
@@ -219,9 +224,8 @@ pub(super) fn sides(
 /// What is expected of each turn. Where the conversation of a case in trace mode is what was done, only the ids and the
 /// user's messages are expected.
 fn expected_turns(case: &EvalCase, actual: &[Invocation]) -> Result<Vec<Invocation>, String> {
-    let told = case.mode != TRACE || !case.actual_conversation.is_empty();
-    if told && !case.conversation.is_empty() {
-        let turns = case.conversation.iter().enumerate();
+    if let Some(turns) = told_turns(case) {
+        let turns = turns.iter().enumerate();
         return turns
             .map(|(place, turn)| {
                 turn.clone()
@@ -235,6 +239,12 @@ fn expected_turns(case: &EvalCase, actual: &[Invocation]) -> Result<Vec<Invocati
         ..Invocation::default()
     });
     Ok(asked.collect())
+}
+
+/// The turns that a case expects, where it tells more than what the user says.
+pub(super) fn told_turns(case: &EvalCase) -> Option<&[Option<Invocation>]> {
+    let told = case.mode != TRACE || !case.actual_conversation.is_empty();
+    (told && !case.conversation.is_empty()).then_some(case.conversation.as_slice())
 }
 
 /// Whether some turn of a case has no expected final response, or an empty one.
@@ -345,7 +355,11 @@ pub(super) fn result(
                     rubric_scores: turn.rubric_scores.clone(),
                     ..MetricDetails::default()
                 };
-                Some(metric_result(metric, turn.score, turn.status, details))
+                let found = metric_result(metric, turn.score, turn.status, details);
+                Some(match &turn.prompt {
+                    Some(prompt) => found.with_prompt(prompt),
+                    None => found,
+                })
             })
             .collect(),
         ..TurnResult::default()

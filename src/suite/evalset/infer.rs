@@ -5,14 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::hooks::InferenceResult;
-use super::inference::Chosen;
+use super::inference::{Chosen, Phase};
 use super::inference_file::{InferenceLog, Recorded, line_of};
 use super::json_file::FileError;
 use super::load::load;
 use super::model::EvalCase;
 use super::pass::Evaluated;
 use super::result::EvalStatus;
-use super::run::{Agent, EvalSetRequest, Participants, phase};
+use super::run::{Agent, EvalSetRequest, Participants};
 use super::store::write;
 use crate::output::RunError;
 use crate::run::Progress;
@@ -54,13 +54,10 @@ pub fn infer(
         return Err(RunError::Request(problem.to_owned()));
     }
     let (set, _, notes) = load(request, &evaluators)?;
+    let all = set.all();
     let unwritten = |e: FileError| RunError::Request(e.to_string());
     let (log, earlier) = InferenceLog::open(out).map_err(unwritten)?;
-    let cases: HashMap<&str, &EvalCase> = set
-        .cases
-        .iter()
-        .map(|case| (case.id.as_str(), case))
-        .collect();
+    let cases: HashMap<&str, &EvalCase> = all.iter().map(|case| (case.id.as_str(), case)).collect();
     let known: Recorded = earlier
         .into_iter()
         .filter(|(_, of)| of.app_name == request.app && of.eval_set_id == set.id)
@@ -77,7 +74,7 @@ pub fn infer(
     let evaluated = Evaluated {
         app: &request.app,
         set: &set.id,
-        cases: &set.cases,
+        cases: &all,
         metrics: &[],
         registry: &evaluators,
         hooks: &hooks,
@@ -89,7 +86,7 @@ pub fn infer(
     let mut text = String::new();
     let chosen = Chosen::of(&request.cases);
     for run in 1..=request.runs {
-        let wanted = set.cases.iter().enumerate();
+        let wanted = all.iter().enumerate();
         let wanted = wanted.filter(|(_, case)| chosen.has(&case.id));
         let mut results: BTreeMap<usize, InferenceResult> = BTreeMap::new();
         let mut ask = Vec::new();
@@ -104,9 +101,16 @@ pub fn infer(
         }
         // No names are all cases, and not none.
         if !ask.is_empty() {
-            let phase = phase(request, runner.as_deref(), &hooks, progress, ask.len());
+            progress.enter("asking the agent");
+            progress.part(0, ask.len() as u64);
+            let phase = Phase {
+                runner: runner.as_deref(),
+                at_once: request.cases_at_once,
+                hooks: &hooks,
+                progress: Some(progress),
+            };
             for inference in evaluated.infer(&phase, run, &ask)?.inferences {
-                if let Some(case) = set.cases.get(inference.case) {
+                if let Some(case) = all.get(inference.case) {
                     let result = inference.result((&request.app, &set.id), case);
                     results.insert(inference.case, result);
                 }

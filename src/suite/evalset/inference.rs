@@ -1,7 +1,7 @@
 //! The inference phase: what is done in each case, as the case itself records it or as an agent does it when it is
 //! asked (as in trpc-agent-go).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::{Instant, SystemTime};
 
 use rayon::prelude::*;
@@ -65,8 +65,8 @@ pub(crate) struct Phase<'p> {
     /// Cases at the same time, at least 1. The turns of a case come one after the other.
     pub at_once: usize,
     pub hooks: &'p HookRegistry,
-    /// Hears of each case that is done.
-    pub progress: &'p Progress,
+    /// Hears of each case that is done, if anybody does.
+    pub progress: Option<&'p Progress>,
 }
 
 /// What was done in one pass over a set, and what hooks left for its later stages.
@@ -95,11 +95,22 @@ impl Phase<'_> {
         let chosen: Vec<usize> = (0..cases.len())
             .filter(|at| cases.get(*at).is_some_and(|case| named.has(&case.id)))
             .collect();
+        // Cases are looked up by id: of several of one id the first says what is expected.
+        let mut places: HashMap<&str, usize> = HashMap::new();
+        for (at, case) in cases.iter().enumerate() {
+            places.entry(case.id.as_str()).or_insert(at);
+        }
+        let first_of = |at: usize, case: &EvalCase| {
+            let first = places.get(case.id.as_str());
+            first.copied().unwrap_or(at)
+        };
         let of = |at: usize| {
             let inference = cases
                 .get(at)
-                .map(|case| self.of_case(&request, at, case, &context));
-            self.progress.advance();
+                .map(|case| self.of_case(&request, (first_of(at, case), case), &context));
+            if let Some(progress) = self.progress {
+                progress.advance();
+            }
             inference
         };
         let inferences: Vec<Option<Inference>> = match self.at_once {
@@ -134,8 +145,7 @@ impl Phase<'_> {
     fn of_case(
         &self,
         request: &InferenceRequest,
-        at: usize,
-        case: &EvalCase,
+        (at, case): (usize, &EvalCase),
         context: &HookContext,
     ) -> Inference {
         let started = Clock::start();

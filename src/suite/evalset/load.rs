@@ -1,14 +1,13 @@
 //! What an evaluation needs of its files, with what a reader should know of them.
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 
 use super::environment::Environment;
 use super::evaluation::ScoredMetric;
 use super::evaluator::Registry;
-use super::inference::TRACE;
-use super::model::EvalSet;
 use super::run::EvalSetRequest;
-use super::store::{EvalMetrics, EvalSets, LocalMetrics, LocalSets};
+use super::set_cases::SetCases;
+use super::store::{EvalMetrics, LocalMetrics, LocalSets};
 use crate::output::RunError;
 
 /// The set, its metrics, and what a reader should know of both.
@@ -18,9 +17,9 @@ use crate::output::RunError;
 pub(super) fn load(
     request: &EvalSetRequest,
     registry: &Registry,
-) -> Result<(EvalSet, Vec<ScoredMetric>, Vec<String>), RunError> {
+) -> Result<(SetCases, Vec<ScoredMetric>, Vec<String>), RunError> {
     let sets = LocalSets::new(request.sets.clone());
-    let loaded = sets.get(&request.app, &request.set)?;
+    let loaded = sets.cases(&request.app, &request.set)?;
     let (mut set, mut notes) = (loaded.value, loaded.warnings);
     if set.id != request.set {
         notes.push(format!(
@@ -29,29 +28,15 @@ pub(super) fn load(
         ));
         set.id.clone_from(&request.set);
     }
-    let ids: Vec<&str> = set.cases.iter().map(|case| case.id.as_str()).collect();
-    let mut seen = BTreeSet::new();
-    for id in &ids {
-        if id.is_empty() {
-            return Err(RunError::Request(format!(
-                "the set `{}` has a case without `evalId`; give each case one",
-                set.id
-            )));
-        }
-        if !seen.insert(id) {
-            return Err(RunError::Request(format!(
-                "the set `{}` has two cases `{id}`; give each an id of its own",
-                set.id
-            )));
-        }
+    let ids: HashSet<&str> = set.ids.iter().map(String::as_str).collect();
+    if ids.contains("") {
+        return Err(RunError::Request(format!(
+            "the set `{}` has a case without `evalId`; give each case one",
+            set.id
+        )));
     }
-    let modes = set.cases.iter().map(|case| case.mode.as_str());
-    let strange: BTreeSet<&str> = modes.filter(|mode| !["", TRACE].contains(mode)).collect();
-    notes.extend(strange.into_iter().map(|mode| {
-        format!("there is no `evalMode` `{mode}`: its cases are taken as those of the default mode")
-    }));
     for id in &request.cases {
-        if !ids.contains(&id.as_str()) {
+        if !ids.contains(id.as_str()) {
             let near = crate::text::nearest(id, ids.iter().copied());
             notes.push(format!("there is no case `{id}`{near}; it is passed over"));
         }

@@ -5,11 +5,16 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::criterion::{CriterionFault, FinalResponseCriterion, ToolTrajectoryCriterion};
+use super::criterion::{
+    CriterionFault, FinalResponseCriterion, SemanticCriterion, ToolTrajectoryCriterion,
+};
 use super::environment::{Environment, Unexpanded};
 use super::json_file::{FileError, Loaded, file_text, value_of};
 use super::legacy;
-use super::model::{Criterion, EvalMetric, JudgeCriterion, JudgeModel};
+use super::model::{
+    Criterion, EvalMetric, JudgeCriterion, JudgeModel, JudgeTemplate, TemplateBinding,
+    TemplateSource,
+};
 use super::object::{Members, object_of};
 use super::place::Place;
 use super::set_json::read_rubric;
@@ -164,10 +169,12 @@ fn read_rules(criterion: &Value, key: String) -> Result<Criterion, ShapeFault> {
         .map(|part| ToolTrajectoryCriterion::read(part, "criterion.toolTrajectory"));
     let response =
         part(response).map(|part| FinalResponseCriterion::read(part, "criterion.finalResponse"));
+    let semantic = part("semantic").map(|part| SemanticCriterion::read(part, "criterion.semantic"));
     Ok(Criterion {
         tool_trajectory: trajectory.transpose().map_err(fault_of)?,
         final_response: response.transpose().map_err(fault_of)?,
         judge: part(JUDGE).map(|judge| read_judge(Members::of(judge.clone()), key)),
+        semantic: semantic.transpose().map_err(fault_of)?,
     })
 }
 
@@ -192,6 +199,38 @@ fn read_judge(mut judge: Members, key: String) -> JudgeCriterion {
             samples: model.integer_if_set("numSamples"),
             generation: model.object("generationConfig", Members::rest),
         }),
+        template: judge.object("template", read_template),
+    }
+}
+
+fn read_template(mut template: Members) -> JudgeTemplate {
+    let category = |mut category: Members| (category.text("label"), category.number("score"));
+    let options = template.object("responseScorerOptions", |mut options| {
+        options.list("categories", category)
+    });
+    JudgeTemplate {
+        prompt: template.text("prompt"),
+        bindings: template.list("variableBindings", read_binding),
+        scorer: template.text("responseScorerName"),
+        categories: options.unwrap_or_default(),
+        structured_output: template.text("structuredOutputName"),
+        sample_aggregator: template.text("sampleAggregatorName"),
+        invocation_aggregator: template.text("invocationAggregatorName"),
+    }
+}
+
+fn read_binding(mut binding: Members) -> TemplateBinding {
+    let source = |mut source: Members| TemplateSource {
+        scope: source.text("scope"),
+        field: source.text("field"),
+        node: source
+            .object("selector", |mut selector| selector.text("nodeID"))
+            .unwrap_or_default(),
+        path: source.text("path"),
+    };
+    TemplateBinding {
+        variable: binding.text("templateVariable"),
+        source: binding.object("source", source),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Evaluation sets with expectations, file-compatible with trpc-agent-go's evaluation.
 
 pub mod aggregate;
+mod collected;
 pub mod criterion;
 mod difference;
 pub mod environment;
@@ -8,6 +9,7 @@ mod epoch;
 mod evaluation;
 pub mod evaluator;
 mod events;
+mod flakiness;
 mod from_traces;
 mod hook_command;
 pub mod hooks;
@@ -28,9 +30,12 @@ mod place;
 mod plan;
 pub mod result;
 mod result_json;
+mod result_writer;
 mod rows;
 mod run;
 pub mod runner;
+pub mod semantic;
+mod set_cases;
 mod set_json;
 mod shape;
 mod shown;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::criterion::{FinalResponseCriterion, ToolTrajectoryCriterion};
+use super::criterion::{FinalResponseCriterion, SemanticCriterion, ToolTrajectoryCriterion};
 use super::environment::Unexpanded;
 
 /// Members of an object that nothing here reads, in stored order.
@@ -168,6 +168,8 @@ pub struct Criterion {
     pub final_response: Option<FinalResponseCriterion>,
     /// `llmJudge`
     pub judge: Option<JudgeCriterion>,
+    /// `semantic`, which is nightmill's own.
+    pub semantic: Option<SemanticCriterion>,
 }
 
 /// `llmJudge`: who judges, and what about.
@@ -177,6 +179,49 @@ pub struct JudgeCriterion {
     pub rubrics: Vec<Rubric>,
     /// `judgeModel`
     pub model: Option<JudgeModel>,
+    /// `template`: what the judge is asked, where the metrics file words it.
+    pub template: Option<JudgeTemplate>,
+}
+
+/// `template` of `llmJudge`: a prompt with placeholders, what fills them, and how replies are read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct JudgeTemplate {
+    /// `prompt`, with `{{name}}` for each value.
+    pub prompt: String,
+    /// `variableBindings`; a null entry can't be filled in.
+    pub bindings: Vec<Option<TemplateBinding>>,
+    /// `responseScorerName`
+    pub scorer: String,
+    /// `responseScorerOptions.categories`: labels and what each is worth.
+    pub categories: Vec<Option<(String, f64)>>,
+    /// `structuredOutputName`
+    pub structured_output: String,
+    /// `sampleAggregatorName`
+    pub sample_aggregator: String,
+    /// `invocationAggregatorName`
+    pub invocation_aggregator: String,
+}
+
+/// An entry of `variableBindings`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TemplateBinding {
+    /// `templateVariable`
+    pub variable: String,
+    /// `source`
+    pub source: Option<TemplateSource>,
+}
+
+/// `source` of a binding: where its value is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TemplateSource {
+    /// `scope`: `actual`, `expected` or `metric`.
+    pub scope: String,
+    /// `field`
+    pub field: String,
+    /// `selector.nodeID`: of which step of the execution trace.
+    pub node: String,
+    /// `path` into the value as JSON; empty for the whole value.
+    pub path: String,
 }
 
 /// `judgeModel`, with the values of variables.

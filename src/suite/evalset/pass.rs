@@ -1,7 +1,7 @@
 //! A pass over a set: its cases are computed all in parallel, judges are asked, results are made in the order of the set.
 //!
-//! Metrics that are computed come first; then judges are asked, as one list of questions over all passes. What is
-//! written is what evaluating case by case would write. Hooks see each case before it is scored and after it.
+//! Metrics that are computed come first; then judges are asked, as one list of questions. What is written is what
+//! evaluating case by case would write. Hooks see each case before it is scored and after it.
 
 use futures::StreamExt;
 use rayon::prelude::*;
@@ -183,35 +183,30 @@ impl<'c> Pass<'c> {
     }
 }
 
-/// Asks judges about all cases of all passes, as one list. `done` hears of each case that is finished.
+/// Asks judges about all cases of a pass, as one list. `done` hears of each case that is finished.
 ///
 /// # Errors
 /// [`RunError`] if the run must stop: the ledger can't be used.
-pub(crate) async fn judge_all(
-    passes: &[Pass<'_>],
+pub(crate) async fn judge_pass(
+    pass: &Pass<'_>,
     judging: &Judging<'_>,
     done: &(dyn Fn() + Sync),
-) -> Result<Vec<Vec<CaseJudged>>, RunError> {
+) -> Result<Vec<CaseJudged>, RunError> {
     let at_once = match judging {
         Judging::Asked(_, calls) => calls.saturating_mul(CASES_PER_CALL).max(1),
         Judging::Off => 1,
     };
-    let works = passes.iter().enumerate().flat_map(|(place, pass)| {
-        let works = pass.works.iter();
-        works.map(move |of| (place, pass, &of.work))
-    });
-    let ask = async |(place, pass, work): (usize, &Pass<'_>, &CaseWork<'_>)| {
-        let judged = judge(work, &pass.metrics, judging).await?;
+    let ask = async |of: &CaseOfPass<'_>| {
+        let judged = judge(&of.work, &pass.metrics, judging).await?;
         done();
-        Ok::<_, RunError>((place, judged))
+        Ok::<_, RunError>(judged)
     };
-    let mut finished = futures::stream::iter(works).map(ask).buffered(at_once);
-    let mut judged: Vec<Vec<CaseJudged>> = passes.iter().map(|_| Vec::new()).collect();
+    let mut finished = futures::stream::iter(&pass.works)
+        .map(ask)
+        .buffered(at_once);
+    let mut judged = Vec::with_capacity(pass.works.len());
     while let Some(found) = finished.next().await {
-        let (place, found) = found?;
-        if let Some(pass) = judged.get_mut(place) {
-            pass.push(found);
-        }
+        judged.push(found?);
     }
     Ok(judged)
 }

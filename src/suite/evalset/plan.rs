@@ -10,7 +10,6 @@ use super::pass::Evaluated;
 use super::run::{Agent, EvalSetRequest, Participants, of_file, passes_of, recorded, route_rules};
 use crate::judge::answers::Answers;
 use crate::output::RunError;
-use crate::run::Progress;
 use crate::suite::plan::{PlannedQuestions, SuitePlan};
 
 /// Counts what judges would be asked, without asking them or an agent. Where an agent would be asked first, the expected
@@ -18,11 +17,7 @@ use crate::suite::plan::{PlannedQuestions, SuitePlan};
 ///
 /// # Errors
 /// [`RunError`] if files can't be read, or no judge is to be asked.
-pub fn plan(
-    request: &EvalSetRequest,
-    participants: &Participants,
-    progress: &Progress,
-) -> Result<SuitePlan, RunError> {
+pub fn plan(request: &EvalSetRequest, participants: &Participants) -> Result<SuitePlan, RunError> {
     let Some(judge) = &request.judge else {
         let problem = "--no-judge: nothing would be asked; leave it out, or --dry-run";
         return Err(RunError::Request(problem.to_owned()));
@@ -33,14 +28,17 @@ pub fn plan(
         _ => None,
     };
     let runs = recorded.as_ref().map_or(request.runs, passes_of);
-    let passes = match &recorded {
-        Some(recorded) => of_file(request, &set, recorded, runs),
+    let cases = set.all();
+    let passes: Vec<_> = match &recorded {
+        Some(recorded) => (1..=runs)
+            .map(|run| of_file(&request.cases, &cases, recorded, run))
+            .collect(),
         None => {
             let hooks = HookRegistry::default();
             let evaluated = Evaluated {
                 app: &request.app,
                 set: &set.id,
-                cases: &set.cases,
+                cases: &cases,
                 metrics: &metrics,
                 registry: &participants.evaluators,
                 hooks: &hooks,
@@ -49,7 +47,7 @@ pub fn plan(
                 runner: None,
                 at_once: 1,
                 hooks: &hooks,
-                progress,
+                progress: None,
             };
             let passes = (1..=runs).map(|run| evaluated.infer(&phase, run, &request.cases));
             passes.collect::<Result<_, _>>()?
@@ -61,7 +59,7 @@ pub fn plan(
         .collect();
     let mut guessed = 0_u64;
     for inference in &mut inferences {
-        let case = set.cases.get(inference.case);
+        let case = cases.get(inference.case);
         let expected = case.filter(|case| recorded.is_none() && case.mode != TRACE);
         if let Some(turns) = expected.and_then(expected_of) {
             inference.turns = Ok(turns);
@@ -98,7 +96,7 @@ pub fn plan(
         };
         runtime.block_on(async {
             for inference in &inferences {
-                let Some(case) = set.cases.get(inference.case) else {
+                let Some(case) = cases.get(inference.case) else {
                     continue;
                 };
                 let Ok(sides) = sides(case, inference, &metrics) else {
@@ -106,7 +104,7 @@ pub fn plan(
                 };
                 let turns = (sides.actual.as_slice(), sides.expected.as_slice());
                 let rubrics = sides.rubrics.get(at).map(Vec::as_slice).unwrap_or_default();
-                let asked = (evaluator, &route);
+                let asked = (evaluator, of, &route);
                 look_up(
                     &answers,
                     asked,
@@ -120,10 +118,11 @@ pub fn plan(
         });
         planned.push(questions);
     }
-    let cases = inferences.len() as u64;
-    Ok(SuitePlan::of(&set.id, cases, judge, planned, notes))
+    let count = inferences.len() as u64;
+    Ok(SuitePlan::of(&set.id, count, judge, planned, notes))
 }
 
+/// The turns that a case expects, if all are there.
 fn expected_of(case: &EvalCase) -> Option<Vec<Invocation>> {
     case.conversation.iter().cloned().collect()
 }

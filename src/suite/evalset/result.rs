@@ -74,22 +74,6 @@ pub struct EvalSetResult {
     pub rest: Rest,
 }
 
-impl EvalSetResult {
-    /// Takes out what older versions of trpc-agent-go don't write: scores of cases, and verdicts that are no numbers.
-    pub fn without_later_members(mut self) -> Self {
-        for case in &mut self.cases {
-            case.score = None;
-            let turns = case.turns.iter_mut().flat_map(|turn| &mut turn.metrics);
-            for metric in case.metrics.iter_mut().chain(turns) {
-                if let Some(details) = &mut metric.details {
-                    details.value = None;
-                }
-            }
-        }
-        self
-    }
-}
-
 /// `evalCaseResults[]`: a case in one run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CaseResult {
@@ -134,6 +118,32 @@ pub struct MetricResult {
     pub details: Option<MetricDetails>,
     /// All else.
     pub rest: Rest,
+}
+
+impl CaseResult {
+    /// Takes out what older versions of trpc-agent-go don't write: scores of cases, and verdicts that are no numbers.
+    pub fn without_later_members(mut self) -> Self {
+        self.score = None;
+        let turns = self.turns.iter_mut().flat_map(|turn| &mut turn.metrics);
+        for metric in self.metrics.iter_mut().chain(turns) {
+            if let Some(details) = &mut metric.details {
+                details.value = None;
+            }
+        }
+        self
+    }
+}
+
+impl MetricResult {
+    /// The same with what the judge was asked in the place of the prompt's template, as results of turns have it.
+    pub(super) fn with_prompt(mut self, prompt: &str) -> Self {
+        let criterion = self.criterion.as_mut().map(Arc::make_mut);
+        let template = criterion.and_then(|criterion| criterion.pointer_mut("/llmJudge/template"));
+        if let Some(Value::Object(template)) = template {
+            template.insert("prompt".to_owned(), prompt.into());
+        }
+        self
+    }
 }
 
 /// `details` of a metric's result.

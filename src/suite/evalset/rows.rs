@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use arrow::array::RecordBatch;
 use parquet::arrow::ArrowWriter;
 
-use super::result::{CaseResult, EvalSetResult, EvalStatus, MetricResult, RubricScore, TurnResult};
+use super::result::{CaseResult, EvalStatus, MetricResult, RubricScore, TurnResult};
 use crate::output::columns::{
     batch_of, integers, number_lists, numbers, optional_texts, text_lists, texts,
 };
@@ -38,9 +38,8 @@ impl<'r> Row<'r> {
 }
 
 /// The rows, in the order of the result. A case that broke down has none.
-fn batch(app: &str, result: &EvalSetResult) -> Result<RecordBatch, RunError> {
-    let rows: Vec<Row<'_>> = result
-        .cases
+fn batch((app, set): (&str, &str), cases: &[CaseResult]) -> Result<RecordBatch, RunError> {
+    let rows: Vec<Row<'_>> = cases
         .iter()
         .flat_map(|case| {
             let turns = case.turns.iter().enumerate();
@@ -86,7 +85,7 @@ fn batch(app: &str, result: &EvalSetResult) -> Result<RecordBatch, RunError> {
     batch_of(vec![
         integers("run", rows.iter().map(|row| Some(row.case.run_id))),
         texts("app", rows.iter().map(|_| app)),
-        texts("set", rows.iter().map(|_| result.set_id.as_str())),
+        texts("set", rows.iter().map(|_| set)),
         texts("case", rows.iter().map(|row| row.case.id.as_str())),
         texts(
             "session_id",
@@ -110,15 +109,46 @@ fn batch(app: &str, result: &EvalSetResult) -> Result<RecordBatch, RunError> {
     ])
 }
 
-/// Writes the table; it is there whole, or not at all.
-pub(super) fn write(path: &Path, app: &str, result: &EvalSetResult) -> Result<(), RunError> {
-    let batch = batch(app, result)?;
-    let (partial, file) = PartialFile::create(path, true)?;
-    let failed = |e: parquet::errors::ParquetError| RunError::write(path, e);
-    let properties = Some(table_writer::properties());
-    let mut writer = ArrowWriter::try_new(file, batch.schema(), properties).map_err(failed)?;
-    writer.write(&batch).map_err(failed)?;
-    writer.close().map_err(failed)?;
-    partial.commit()?;
-    Ok(())
+/// The table, under another name until it is whole.
+pub(super) struct TurnTable {
+    path: PathBuf,
+    partial: PartialFile,
+    writer: ArrowWriter<std::fs::File>,
+}
+
+impl TurnTable {
+    /// Begins the table.
+    ///
+    /// # Errors
+    /// [`RunError::Write`]
+    pub fn begin(path: &Path) -> Result<Self, RunError> {
+        let schema = batch(("", ""), &[])?.schema();
+        let (partial, file) = PartialFile::create(path, true)?;
+        let writer = ArrowWriter::try_new(file, schema, Some(table_writer::properties()));
+        Ok(Self {
+            writer: writer.map_err(|e| RunError::write(path, e))?,
+            path: path.to_owned(),
+            partial,
+        })
+    }
+
+    /// Writes the rows of these results.
+    ///
+    /// # Errors
+    /// [`RunError::Write`]
+    pub fn write(&mut self, of: (&str, &str), cases: &[CaseResult]) -> Result<(), RunError> {
+        let written = self.writer.write(&batch(of, cases)?);
+        written.map_err(|e| RunError::write(&self.path, e))
+    }
+
+    /// Gives the table its name.
+    ///
+    /// # Errors
+    /// [`RunError::Write`]
+    pub fn end(self) -> Result<(), RunError> {
+        let closed = self.writer.close();
+        closed.map_err(|e| RunError::write(&self.path, e))?;
+        self.partial.commit()?;
+        Ok(())
+    }
 }

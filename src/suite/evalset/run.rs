@@ -6,23 +6,28 @@ use std::time::Instant;
 use tokio::runtime::Handle;
 
 use super::aggregate::{hidden_errors, summarise};
+use super::collected::Collected;
 use super::evaluation::{Judging, ScoredMetric, lacks_reference};
 use super::evaluator::Registry;
+use super::flakiness::flakiness;
 use super::hooks::{HookContext, HookRegistry};
 use super::inference::{Chosen, Inferred, Phase};
 use super::inference_file::{Recorded, read, recorded_inference};
 use super::judged::{Judges, RouteRules};
 use super::load::load;
 use super::locator::Locator;
-use super::model::EvalSet;
-use super::pass::{Evaluated, Pass, judge_all};
-use super::result::EvalSetResult;
+use super::model::EvalCase;
+use super::pass::{Evaluated, Pass, judge_pass};
+use super::result::{CaseResult, EvalSetResult, ResultSummary};
+use super::result_writer::ResultWriter;
+use super::rows::TurnTable;
 use super::runner::{OpenAiRunner, OpenAiSettings, Runner};
-use super::store::{EvalResults, LocalResults, StoreError};
+use super::semantic::Meanings;
+use super::store::{LocalResults, StoreError, named_result};
 use super::{rows, shown};
 use crate::judge::{CallCounts, Chat};
 use crate::output::RunError;
-use crate::run::{JudgeRequest, Progress};
+use crate::run::{EngineRequest, JudgeRequest, Progress};
 use crate::suite::outcome::{JudgingOutcome, SuiteOutcome};
 
 /// The evaluator that holds answers against the expected ones.
@@ -59,6 +64,12 @@ pub struct EvalSetRequest {
     pub offline: bool,
     /// Threads.
     pub threads: usize,
+    /// The embedding model, which only metrics that compare meanings open.
+    pub engine: EngineRequest,
+    /// A flag about that model, where the user gave one: it is refused where no metric opens it.
+    pub engine_flag: Option<String>,
+    /// The k of pass^k and pass@k; the number of runs if there is none.
+    pub pass_k: Option<u32>,
 }
 
 /// Who takes part in an evaluation beside its files.
@@ -130,60 +141,90 @@ pub fn run(
         _ => None,
     };
     let runs = recorded.as_ref().map_or(request.runs, passes_of);
+    refuse_idle(request, &metrics, runs)?;
     let judges = judges(request, &metrics)?;
     let runtime = crate::run::runtime(request.threads)?;
-    let evaluated = Evaluated {
-        app: &request.app,
-        set: &set.id,
-        cases: &set.cases,
-        metrics: &metrics,
-        registry: &evaluators,
-        hooks: &hooks,
-    };
     let runner = agent.runner(runtime.handle());
-    let inferred = match &recorded {
-        Some(recorded) => of_file(request, &set, recorded, runs),
-        None => infer_all(request, evaluated, runner.as_deref(), runs, progress)?,
-    };
-    // Processes of the agent end before judges are waited for.
-    drop(runner);
-    notes.extend(without_reference(&set, &metrics, &inferred));
+    // Hooks see a set as a whole, and batches gather all questions before any is answered.
+    let in_batches = judges
+        .as_ref()
+        .is_some_and(|(judge, _)| judge.batches.is_some());
+    let in_one = !hooks.is_empty() || in_batches || set.repeats;
+    let chosen = Chosen::of(&request.cases);
+    // Hooks may choose other cases.
+    let chunks = set.chunks(|id| !hooks.is_empty() || chosen.has(id), in_one);
+    let case_count: usize = chunks.iter().map(Vec::len).sum();
     progress.enter("evaluating");
-    let passes = (1..).zip(&inferred);
-    let passes: Vec<Pass<'_>> = passes
-        .map(|(run, inferred)| Pass::begin(evaluated, run, inferred))
-        .collect::<Result<_, _>>()?;
-    let case_count: usize = inferred.iter().map(|pass| pass.inferences.len()).sum();
-    let once = async || {
-        progress.part(0, case_count as u64);
-        let judging = match &judges {
-            Some((judge, judges)) => Judging::Asked(judges, judge.concurrency),
-            None => Judging::Off,
+    progress.part(0, case_count as u64 * u64::from(runs));
+    let mut meanings = Meanings::of(&request.engine);
+    let mut written = Written::begin(request, &set.id)?;
+    let mut collected = Collected::default();
+    let mut lacking = 0;
+    for (run, chunk) in (1..=runs).flat_map(|run| chunks.iter().map(move |chunk| (run, chunk))) {
+        let cases = set.read(chunk);
+        let evaluated = Evaluated {
+            app: &request.app,
+            set: &set.id,
+            cases: &cases,
+            metrics: &metrics,
+            registry: &evaluators,
+            hooks: &hooks,
         };
-        judge_all(&passes, &judging, &|| progress.advance()).await
-    };
-    let judged = runtime.block_on(async {
-        match &judges {
-            Some((judge, judges)) => judges.in_rounds(judge, once).await,
-            None => once().await,
-        }
-    });
-    let mut results = Vec::with_capacity(case_count);
-    match judged {
-        Ok(judged) => {
-            for (pass, judged) in passes.into_iter().zip(judged) {
-                results.extend(pass.end(judged)?);
+        let inferred = match &recorded {
+            Some(recorded) => of_file(&request.cases, &cases, recorded, run),
+            None => {
+                let phase = Phase {
+                    runner: runner.as_deref(),
+                    at_once: request.cases_at_once,
+                    hooks: &hooks,
+                    progress: None,
+                };
+                evaluated.infer(&phase, run, &request.cases)?
             }
+        };
+        if run == 1 {
+            lacking += without_reference(&cases, &metrics, &inferred);
         }
-        Err(error) => {
-            let told = passes
-                .into_iter()
-                .fold(error, |error, pass| pass.break_off(error));
-            return Err(told);
-        }
+        let scored = meanings.with_cosines(&metrics, (&cases, &inferred.inferences))?;
+        let evaluated = Evaluated {
+            metrics: &scored,
+            ..evaluated
+        };
+        let pass = Pass::begin(evaluated, run, &inferred)?;
+        let once = async || {
+            let judging = match &judges {
+                Some((judge, judges)) => Judging::Asked(judges, judge.concurrency),
+                None => Judging::Off,
+            };
+            judge_pass(&pass, &judging, &|| progress.advance()).await
+        };
+        let judged = runtime.block_on(async {
+            match &judges {
+                Some((judge, judges)) => judges.in_rounds(judge, once).await,
+                None => once().await,
+            }
+        });
+        let results = match judged {
+            Ok(judged) => pass.end(judged)?,
+            Err(error) => return Err(pass.break_off(error)),
+        };
+        let results = results.into_iter().map(|case| match request.latest_format {
+            true => case,
+            false => case.without_later_members(),
+        });
+        let results: Vec<CaseResult> = results.collect();
+        written.write(&request.app, &set.id, &results)?;
+        collected.add(&results, &metrics);
     }
     progress.enter("writing the result");
-    let summary = summarise(i64::from(runs), &results)
+    if lacking > 0 {
+        notes.push(format!(
+            "{lacking} of the cases have turns without an expected final response: {OF_REFERENCE} holds their answers \
+             against an empty text"
+        ));
+    }
+    notes.extend(meanings.end(&metrics));
+    let summary = summarise(i64::from(runs), &collected.cases)
         .map_err(|e| RunError::Plan(format!("the result can't be summed up: {e}")))?;
     notes.extend(hidden_errors(&summary).into_iter().map(|hidden| {
         format!(
@@ -191,67 +232,99 @@ pub fn run(
             hidden.case, hidden.run, hidden.message
         )
     }));
-    let mut result = EvalSetResult {
-        set_id: set.id.clone(),
-        cases: results,
+    let result = EvalSetResult {
+        cases: collected.cases,
         summary: Some(summary),
-        ..EvalSetResult::default()
+        ..written.head.clone()
     };
-    if !request.latest_format {
-        result = result.without_later_members();
-    }
-    let store = LocalResults::new(request.results.clone());
-    result.id = store.save(&request.app, &result)?;
-    let file = store.path(&request.app, &result.id)?;
-    let table = rows::beside(&file);
-    rows::write(&table, &request.app, &result)?;
+    let stability = flakiness(&result, request.pass_k);
+    let result = match request.latest_format {
+        true => shown::with_flakiness(result, stability.as_ref()),
+        false => result,
+    };
     let mut outcome = shown::outcome(&request.app, &result, &metrics);
+    outcome.cases = collected.shown;
+    outcome.files = written.end(result.summary)?;
     outcome.notes = notes;
+    outcome.flakiness = stability;
     outcome.judging = judges
         .as_ref()
         .map(|(_, judges)| judging_outcome(judges))
         .transpose()?;
-    outcome.files = vec![file.display().to_string(), table.display().to_string()];
     outcome.seconds = started.elapsed().as_secs_f64();
     Ok(outcome)
 }
 
-/// How the agent is asked.
-pub(super) fn phase<'p>(
-    request: &EvalSetRequest,
-    runner: Option<&'p dyn Runner>,
-    hooks: &'p HookRegistry,
-    progress: &'p Progress,
-    cases: usize,
-) -> Phase<'p> {
-    progress.enter("asking the agent");
-    progress.part(0, cases as u64);
-    Phase {
-        runner,
-        at_once: request.cases_at_once,
-        hooks,
-        progress,
+/// The files of a run under way: nothing of them is there before it ends.
+struct Written {
+    /// The result but for its cases.
+    head: EvalSetResult,
+    result: PathBuf,
+    writer: ResultWriter,
+    table: TurnTable,
+    table_path: PathBuf,
+}
+
+impl Written {
+    fn begin(request: &EvalSetRequest, set: &str) -> Result<Self, RunError> {
+        let head = EvalSetResult {
+            set_id: set.to_owned(),
+            ..EvalSetResult::default()
+        };
+        let head = named_result(&request.app, &head)?;
+        let store = LocalResults::new(request.results.clone());
+        let result = store.path(&request.app, &head.id)?;
+        let table_path = rows::beside(&result);
+        Ok(Self {
+            writer: ResultWriter::begin(&result, &head).map_err(StoreError::File)?,
+            table: TurnTable::begin(&table_path)?,
+            table_path,
+            result,
+            head,
+        })
+    }
+
+    fn write(&mut self, app: &str, set: &str, results: &[CaseResult]) -> Result<(), RunError> {
+        self.writer.write(results).map_err(StoreError::File)?;
+        self.table.write((app, set), results)
+    }
+
+    /// The table first: a result that is there has its table.
+    fn end(self, summary: Option<ResultSummary>) -> Result<Vec<String>, RunError> {
+        self.table.end()?;
+        let tail = EvalSetResult {
+            summary,
+            ..self.head
+        };
+        self.writer.end(&tail).map_err(StoreError::File)?;
+        let files = [self.result, self.table_path];
+        Ok(files
+            .iter()
+            .map(|file| file.display().to_string())
+            .collect())
     }
 }
 
-/// What is done in each pass.
-fn infer_all(
+/// Refuses what would change nothing, or can't be.
+fn refuse_idle(
     request: &EvalSetRequest,
-    evaluated: Evaluated<'_>,
-    runner: Option<&dyn Runner>,
+    metrics: &[ScoredMetric],
     runs: u32,
-    progress: &Progress,
-) -> Result<Vec<Inferred>, RunError> {
-    let phase = phase(
-        request,
-        runner,
-        evaluated.hooks,
-        progress,
-        evaluated.cases.len() * runs as usize,
-    );
-    let passes = 1..=runs;
-    let passes = passes.map(|run| evaluated.infer(&phase, run, &request.cases));
-    passes.collect()
+) -> Result<(), RunError> {
+    if let (Some(flag), false) = (
+        &request.engine_flag,
+        metrics.iter().any(ScoredMetric::reads_cosines),
+    ) {
+        return Err(RunError::Request(format!(
+            "--{flag}: no metric of this set embeds texts, so this has no effect; leave it out"
+        )));
+    }
+    match request.pass_k {
+        Some(k) if !(1..=runs).contains(&k) => Err(RunError::Request(format!(
+            "--pass-k {k}: a case has {runs} runs, and k can't be more; raise --runs or lower it"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// The inferences of a file, which must be of this set.
@@ -292,24 +365,22 @@ pub(super) fn passes_of(recorded: &Recorded) -> u32 {
     recorded.keys().map(|(run, _)| *run).max().unwrap_or(1)
 }
 
+/// What a file says of these cases in a pass.
 pub(super) fn of_file(
-    request: &EvalSetRequest,
-    set: &EvalSet,
+    named: &[String],
+    cases: &[EvalCase],
     recorded: &Recorded,
-    runs: u32,
-) -> Vec<Inferred> {
-    let chosen = Chosen::of(&request.cases);
-    let passes = (1..=runs).map(|run| {
-        let cases = set.cases.iter().enumerate();
-        let cases = cases.filter(|(_, case)| chosen.has(&case.id));
-        Inferred {
-            inferences: cases
-                .map(|case| recorded_inference(recorded, run, case))
-                .collect(),
-            context: HookContext::default(),
-        }
-    });
-    passes.collect()
+    run: u32,
+) -> Inferred {
+    let chosen = Chosen::of(named);
+    let cases = cases.iter().enumerate();
+    let cases = cases.filter(|(_, case)| chosen.has(&case.id));
+    Inferred {
+        inferences: cases
+            .map(|case| recorded_inference(recorded, run, case))
+            .collect(),
+        context: HookContext::default(),
+    }
 }
 
 /// The judges that the metrics ask, with the rules for asking them; none where nobody is asked.
@@ -343,26 +414,17 @@ pub(super) fn route_rules(request: &EvalSetRequest, judge: &JudgeRequest) -> Rou
     }
 }
 
-/// A line on cases whose answers are held against nothing, if a metric does that.
-fn without_reference(
-    set: &EvalSet,
-    metrics: &[ScoredMetric],
-    inferred: &[Inferred],
-) -> Option<String> {
+/// How many cases have answers that are held against nothing, if a metric does that.
+fn without_reference(cases: &[EvalCase], metrics: &[ScoredMetric], inferred: &Inferred) -> usize {
     let mut judged = metrics.iter().filter_map(ScoredMetric::judged);
-    judged.find(|(_, evaluator)| evaluator.name == OF_REFERENCE)?;
-    let first = inferred.first()?.inferences.iter();
-    let lacking = first.filter(|inference| {
-        let case = set.cases.get(inference.case);
+    if !judged.any(|(_, evaluator)| evaluator.name == OF_REFERENCE) {
+        return 0;
+    }
+    let lacking = inferred.inferences.iter().filter(|inference| {
+        let case = cases.get(inference.case);
         case.is_some_and(|case| lacks_reference(case, inference))
     });
-    let lacking = lacking.count();
-    (lacking > 0).then(|| {
-        format!(
-            "{lacking} of the cases have turns without an expected final response: {OF_REFERENCE} holds their answers \
-             against an empty text"
-        )
-    })
+    lacking.count()
 }
 
 fn judging_outcome(judges: &Judges) -> Result<JudgingOutcome, RunError> {

@@ -29,27 +29,43 @@ impl EvalSet {
             warnings: Vec::new(),
         };
         if converted {
-            loaded.warnings.push(format!(
-                "{file}: turns in an older shape (`intermediateData`, `parts`) were converted; trpc-agent-go itself \
-                 reads no tool calls from it"
-            ));
+            loaded.warnings.push(Self::converted(file));
         }
-        let mut ids = HashSet::new();
-        for case in &loaded.value.cases {
-            if !ids.insert(case.id.as_str()) {
-                loaded.warnings.push(format!(
-                    "{file}: the case `{}` is there twice; whoever asks for it gets the first one",
-                    case.id
-                ));
-            }
-            if !["", "trace"].contains(&case.mode.as_str()) {
-                loaded.warnings.push(format!(
-                    "{file}: case `{}` has the mode `{}`, which is no mode: it is taken for the default mode",
-                    case.id, case.mode
-                ));
-            }
-        }
+        let cases = loaded.value.cases.iter();
+        let cases = cases.map(|case| (case.id.as_str(), case.mode.as_str()));
+        loaded.warnings.extend(Self::oddities(file, cases));
         Ok(loaded)
+    }
+
+    /// The warning of a file that is in an older shape.
+    pub(super) fn converted(file: &str) -> String {
+        format!(
+            "{file}: turns in an older shape (`intermediateData`, `parts`) were converted; trpc-agent-go itself reads no \
+             tool calls from it"
+        )
+    }
+
+    /// Warnings of cases by id and mode: ids that repeat, modes that are none.
+    pub(super) fn oddities<'c>(
+        file: &str,
+        cases: impl Iterator<Item = (&'c str, &'c str)>,
+    ) -> Vec<String> {
+        let (mut ids, mut repeated) = (HashSet::new(), HashSet::new());
+        let mut warnings = Vec::new();
+        for (id, mode) in cases {
+            if !ids.insert(id) && repeated.insert(id) {
+                warnings.push(format!(
+                    "{file}: several cases are called `{id}`: what each did is held against what the first one expects, \
+                     as trpc-agent-go does, and their figures are put together; give each an id of its own"
+                ));
+            }
+            if !["", "trace"].contains(&mode) {
+                warnings.push(format!(
+                    "{file}: case `{id}` has the mode `{mode}`, which is no mode: it is taken for the default mode"
+                ));
+            }
+        }
+        warnings
     }
 
     /// The text of a file: members in order, empty ones left out, two spaces a level.
@@ -59,6 +75,18 @@ impl EvalSet {
 }
 
 impl EvalCase {
+    /// Reads the text of one of `evalCases[]`, and says whether it was in an older shape.
+    ///
+    /// # Errors
+    /// [`FileError`], whose places are those inside the case.
+    pub(super) fn from_text(text: &str, file: &str) -> Result<(Self, bool), FileError> {
+        let mut value = value_of(text, file)?;
+        let converted = legacy::convert_case(&mut value);
+        let value = checked(value, &Kind::Object(&CASE), &Place::Document);
+        let value = value.map_err(|e| FileError::shape(file, e))?;
+        Ok((read_case(Members::of(value)), converted))
+    }
+
     /// Reads `evalCases[]`.
     ///
     /// # Errors
@@ -327,7 +355,7 @@ mod tests {
         let loaded = EvalSet::from_text(text, "f").unwrap();
         assert_eq!(loaded.warnings.len(), 2);
         assert!(loaded.warnings[0].contains("`Trace`"));
-        assert!(loaded.warnings[1].contains("case `a` is there twice"));
+        assert!(loaded.warnings[1].contains("several cases are called `a`"));
     }
 
     #[test]

@@ -6,11 +6,12 @@ use serde_json::{Value, json};
 
 use super::aggregate::status_of_all;
 use super::evaluation::ScoredMetric;
+use super::flakiness::flakiness;
 use super::json_file::{FileError, Loaded, text_of};
 use super::model::{Invocation, Message};
 use super::result::{CaseResult, EvalSetResult, EvalStatus, MetricResult, TurnResult};
 use crate::suite::outcome::{
-    CaseOutcome, CheckOutcome, MetricOutcome, PartOutcome, SuiteOutcome, Verdict,
+    CaseOutcome, CheckOutcome, FlakinessOutcome, MetricOutcome, PartOutcome, SuiteOutcome, Verdict,
 };
 
 /// Most characters of what the user said that a case shows.
@@ -40,6 +41,19 @@ pub fn shown_result(result: &EvalSetResult) -> SuiteOutcome {
     outcome("", result, &[])
 }
 
+/// The result with figures of its stability in its summary, as a member that only nightmill reads.
+pub(crate) fn with_flakiness(
+    mut result: EvalSetResult,
+    found: Option<&FlakinessOutcome>,
+) -> EvalSetResult {
+    // Plain data always becomes JSON.
+    let found = found.and_then(|found| serde_json::to_value(found).ok());
+    if let (Some(summary), Some(found)) = (&mut result.summary, found) {
+        summary.rest.insert("flakiness".to_owned(), found);
+    }
+    result
+}
+
 /// What an evaluation came to. `metrics` are those that were evaluated; without them, nothing is said of who judged.
 pub(crate) fn outcome(app: &str, result: &EvalSetResult, metrics: &[ScoredMetric]) -> SuiteOutcome {
     let summary = result.summary.as_ref();
@@ -56,6 +70,7 @@ pub(crate) fn outcome(app: &str, result: &EvalSetResult, metrics: &[ScoredMetric
         verdict: status.into(),
         runs: summary.map_or(1, |s| u32::try_from(s.runs_asked).unwrap_or(u32::MAX)),
         metrics: metric_outcomes(result, metrics),
+        flakiness: flakiness(result, None),
         cases: result
             .cases
             .iter()
@@ -108,7 +123,8 @@ fn is_judged(metrics: &[ScoredMetric], name: &str) -> bool {
     metrics.any(|m| m.metric.name == name && m.judged().is_some())
 }
 
-fn case_outcome(case: &CaseResult, metrics: &[ScoredMetric]) -> CaseOutcome {
+/// What readers are shown of a case.
+pub(super) fn case_outcome(case: &CaseResult, metrics: &[ScoredMetric]) -> CaseOutcome {
     let first = case.turns.first().and_then(|turn| turn.actual.as_ref());
     let asked = first.and_then(|turn| turn.user_content.as_ref());
     let input = asked.map_or("", |message| message.content.as_str());
@@ -136,7 +152,7 @@ fn check(turn: &TurnResult, metric: &MetricResult, metrics: &[ScoredMetric]) -> 
     let details = metric.details.clone().unwrap_or_default();
     let evaluator = metrics.iter().find(|m| m.metric.name == metric.name);
     let evaluator = evaluator.map_or(metric.name.as_str(), |m| m.metric.evaluator());
-    let of_tools = evaluator == "tool_trajectory_avg_score";
+    let of_tools = evaluator.starts_with("tool_trajectory_");
     let side = |turn: Option<&Invocation>| match of_tools {
         true => turn.map(calls),
         false => turn.and_then(|turn| said(turn.final_response.as_ref())),
@@ -170,10 +186,13 @@ fn check(turn: &TurnResult, metric: &MetricResult, metrics: &[ScoredMetric]) -> 
 fn criterion_name(evaluator: &str) -> &str {
     match evaluator {
         "tool_trajectory_avg_score" => "tool trajectory",
+        "tool_trajectory_partial_score" => "share of the tool trajectory",
+        "final_response_semantic_avg_score" => "meaning of the final response",
         "final_response_avg_score" | "llm_final_response" => "final response",
         "llm_rubric_knowledge_recall" => "rubrics of the retrieved knowledge",
         "llm_rubric_response" | "llm_rubric_critic" | "llm_rubric_reference_critic" => "rubrics",
         "llm_hallucinations" => "sentences of the final response",
+        "llm_judge_template" => "the prompt of the metrics file",
         other => other,
     }
 }

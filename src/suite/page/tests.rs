@@ -1,6 +1,7 @@
 use super::*;
 use crate::suite::outcome::{
-    CaseOutcome, CheckOutcome, GateOutcome, JudgingOutcome, MetricOutcome, PartOutcome, Verdict,
+    CaseFlakiness, CaseOutcome, CheckOutcome, FlakinessOutcome, GateOutcome, JudgingOutcome,
+    MetricOutcome, PartOutcome, Verdict,
 };
 
 const NASTY: &str =
@@ -49,6 +50,33 @@ fn suite(cases: Vec<CaseOutcome>) -> SuiteOutcome {
         cases,
         ..SuiteOutcome::default()
     }
+}
+
+#[test]
+fn flaky_cases_are_listed_with_what_the_figures_mean() {
+    let outcome = SuiteOutcome {
+        flakiness: Some(FlakinessOutcome {
+            runs: 3,
+            k: 2,
+            flaky: 1,
+            cases: vec![CaseFlakiness {
+                id: "<i>a".into(),
+                flaky: true,
+                ..CaseFlakiness::default()
+            }],
+            ..FlakinessOutcome::default()
+        }),
+        ..suite(Vec::new())
+    };
+    let page = page(&outcome);
+    for part in [
+        "<a href=\"#flakiness\">",
+        "pass^2 is the chance that 2 runs in a row pass",
+        "flaky: &lt;i&gt;a passed in 0 of 0 runs",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(!self::page(&suite(Vec::new())).contains("Flakiness"));
 }
 
 #[test]

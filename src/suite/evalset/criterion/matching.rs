@@ -61,6 +61,26 @@ impl Fits {
         }
         unmatched
     }
+
+    /// How many expected things can get a partner if partners must come in the order of the expected things.
+    pub fn most_in_order(&self, expected: usize, actual: usize) -> usize {
+        // By actual things so far; a row for the expected things so far, which the next one overwrites.
+        let mut most = vec![0_u32; actual + 1];
+        for e in 0..expected {
+            let row = self.row(e);
+            let mut before = 0;
+            for a in 0..actual {
+                let fits = row
+                    .get(a / BITS)
+                    .is_some_and(|word| word >> (a % BITS) & 1 == 1);
+                let without = most[a + 1];
+                let with = if fits { before + 1 } else { 0 };
+                before = without;
+                most[a + 1] = without.max(most[a]).max(with);
+            }
+        }
+        most.last().map_or(0, |most| *most as usize)
+    }
 }
 
 struct Search<'a> {
@@ -153,6 +173,26 @@ mod tests {
                 }
             }
             prop_assert_eq!(fits.unmatched(rows.len()), unmatched);
+        }
+    }
+
+    /// The most pairs in order: tries everything.
+    fn in_order(rows: &[u32], from: u32) -> usize {
+        let Some((row, rest)) = rows.split_first() else {
+            return 0;
+        };
+        let with = (from..8).filter(|a| row & 1 << a != 0);
+        let with = with.map(|a| 1 + in_order(rest, a + 1));
+        with.max().unwrap_or(0).max(in_order(rest, from))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_most_pairs_in_order_are_found(rows in prop::collection::vec(0..256_u32, 0..7)) {
+            let fits = Fits::new(rows.len(), 8, |e, a| rows[e] & 1 << a != 0);
+            prop_assert_eq!(fits.most_in_order(rows.len(), 8), in_order(&rows, 0));
         }
     }
 

@@ -14,6 +14,7 @@ mod programmatic;
 mod re2;
 mod rouge;
 mod schema;
+mod semantic;
 mod stem;
 mod text;
 mod tool_trajectory;
@@ -30,8 +31,9 @@ pub use named::{NamedComparisons, UnknownName};
 pub use programmatic::{InvocationFunction, JsonFunction, Programmatic, TextFunction, Tokenizer};
 pub use rouge::{RougeCriterion, RougeMeasure, RougeScore};
 pub use schema::JsonSchema;
+pub use semantic::{DEFAULT_MIN_COSINE, SemanticCriterion};
 pub use text::{LengthCriterion, TextCriterion, TextStrategy};
-pub use tool_trajectory::{ToolStrategy, ToolTrajectoryCriterion};
+pub use tool_trajectory::{ToolStrategy, ToolTrajectoryCriterion, TrajectoryShare};
 pub use xml::XmlCriterion;
 
 /// Most characters of a text that a reason shows.

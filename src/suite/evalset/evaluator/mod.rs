@@ -2,7 +2,9 @@
 
 mod external;
 mod final_response;
+mod partial_trajectory;
 mod registry;
+mod semantic_response;
 mod tool_trajectory;
 
 use super::aggregate::mean_over_turns;
@@ -11,7 +13,9 @@ use super::model::{EvalMetric, Invocation};
 pub use super::result::{DetailValue, EvalStatus, RubricScore};
 pub use external::ExternalEvaluator;
 pub use final_response::FinalResponse;
+pub use partial_trajectory::PartialTrajectory;
 pub use registry::Registry;
+pub use semantic_response::SemanticResponse;
 pub use tool_trajectory::ToolTrajectory;
 
 /// What an evaluator says of a case.
@@ -36,8 +40,10 @@ pub struct InvocationResult {
     pub reason: String,
     /// Rubric by rubric.
     pub rubric_scores: Vec<RubricScore>,
-    /// What a judge said, where that is more than a score.
+    /// What a judge said or a model found, where that is more than a score.
     pub value: Option<DetailValue>,
+    /// What the judge was asked, where the metrics file words it.
+    pub prompt: Option<String>,
 }
 
 /// Why a case could not be evaluated: it fails, and none of its metrics counts.
@@ -57,6 +63,11 @@ pub trait Evaluator: Send + Sync {
 
     /// One line for readers.
     fn description(&self) -> &str;
+
+    /// Whether it reads cosines of responses, which the run finds with an embedding model before it scores.
+    fn reads_cosines(&self) -> bool {
+        false
+    }
 
     /// Scores the turns of a case; both lists are of one length.
     ///

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Evaluator, FinalResponse, ToolTrajectory};
+use super::{Evaluator, FinalResponse, PartialTrajectory, SemanticResponse, ToolTrajectory};
 
 /// Evaluators that are computed, by the name that metrics call them. Those that ask a judge are not among them.
 #[derive(Clone)]
@@ -13,11 +13,14 @@ pub struct Registry {
 }
 
 impl Default for Registry {
-    /// `tool_trajectory_avg_score` and `final_response_avg_score`.
+    /// `tool_trajectory_avg_score` and `final_response_avg_score`, and nightmill's own `tool_trajectory_partial_score`
+    /// and `final_response_semantic_avg_score`.
     fn default() -> Self {
         let mut registry = Self::empty();
         registry.register(Arc::new(ToolTrajectory));
         registry.register(Arc::new(FinalResponse));
+        registry.register(Arc::new(PartialTrajectory));
+        registry.register(Arc::new(SemanticResponse::default()));
         registry
     }
 }
@@ -83,11 +86,16 @@ mod tests {
     #[test]
     fn registering_replaces_an_evaluator_of_the_same_name() {
         let mut registry = Registry::default();
-        let built_in = ["final_response_avg_score", "tool_trajectory_avg_score"];
+        let built_in = [
+            "final_response_avg_score",
+            "final_response_semantic_avg_score",
+            "tool_trajectory_avg_score",
+            "tool_trajectory_partial_score",
+        ];
         assert_eq!(registry.names().collect::<Vec<_>>(), built_in);
         registry.register(Arc::new(Other(built_in[0])));
         registry.register(Arc::new(Other("mine")));
-        assert_eq!(registry.names().count(), 3);
+        assert_eq!(registry.names().count(), 5);
         let description = |name| {
             registry
                 .get(name)

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{AskedTurn, JudgedEvaluator, reply};
+use super::{AskedTurn, JudgedEvaluator, Wording, reply};
 use crate::question::prompt;
 
 /// The tools whose results are retrieved knowledge.
@@ -11,15 +11,17 @@ const SEARCHES: [&str; 2] = ["knowledge_search", "knowledge_search_with_agentic_
 pub(super) static EVALUATOR: JudgedEvaluator = JudgedEvaluator {
     name: "llm_rubric_knowledge_recall",
     description: "share of rubrics that a judge finds supported by the retrieved knowledge",
-    prompt: prompt!("evalset_knowledge_recall"),
-    fill: |turn| {
-        Ok(json!({
-            "user": turn.user(),
-            "knowledge": retrieved(turn)?,
-            "rubrics": turn.rubric_lines(),
-        }))
+    wording: Wording::Own {
+        prompt: prompt!("evalset_knowledge_recall"),
+        fill: |turn| {
+            Ok(json!({
+                "user": turn.user(),
+                "knowledge": retrieved(turn)?,
+                "rubrics": turn.rubric_lines(),
+            }))
+        },
     },
-    read: reply::rubrics,
+    read: |reply, reading| reply::rubrics(reply, reading.rubrics),
     of_rubrics: true,
 };
 

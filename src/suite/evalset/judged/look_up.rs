@@ -1,17 +1,17 @@
 //! What a judged metric would ask about a case, and what of it the ledger answers already. Nothing is sent.
 
 use super::sample::Sample;
-use super::{AskedTurn, JudgeRoute, JudgedEvaluator};
+use super::{AskedTurn, JudgeRoute, JudgedEvaluator, Reading};
 use crate::judge::answers::Answers;
 use crate::judge::asker::{Asker, LookUp, Source};
-use crate::suite::evalset::model::{Invocation, Rubric};
+use crate::suite::evalset::model::{EvalMetric, Invocation, Rubric};
 use crate::suite::plan::PlannedQuestions;
 
 /// Counts the questions of a metric about the turns of a case. A turn that can't be asked about fails its case without
 /// a question.
 pub(crate) async fn look_up(
     answers: &Answers<'_>,
-    (evaluator, route): (&'static JudgedEvaluator, &JudgeRoute),
+    (evaluator, metric, route): (&'static JudgedEvaluator, &EvalMetric, &JudgeRoute),
     (actuals, expecteds): (&[Invocation], &[Invocation]),
     rubrics: &[Rubric],
     run: u32,
@@ -26,12 +26,15 @@ pub(crate) async fn look_up(
             expected,
             rubrics,
         };
-        let filled = (evaluator.fill)(&turn);
-        let prompt = filled.map(|filled| evaluator.prompt.fill(filled));
-        let Ok(Ok(prompt)) = prompt else {
+        let template = evaluator.template_of(metric);
+        let Ok(prompt) = evaluator.question(&turn, template) else {
             return;
         };
         let ids = turn.rubric_ids();
+        let reading = Reading {
+            rubrics: &ids,
+            template,
+        };
         for sample in 1..=route.samples {
             let look_up = LookUp::new(answers);
             let asker = Asker {
@@ -45,7 +48,7 @@ pub(crate) async fn look_up(
                     evaluator,
                     route,
                     prompt: &prompt,
-                    rubrics: &ids,
+                    reading,
                     run,
                     sample,
                 })

@@ -13,10 +13,12 @@ pub mod reply;
 mod rubric_critic;
 mod rubric_response;
 mod sample;
+mod template;
 
 use serde_json::Value;
 
-use super::model::{Invocation, Message, Rubric};
+use super::model::{EvalMetric, Invocation, JudgeTemplate, Message, Rubric};
+use crate::judge::PromptLabel;
 use crate::question::Prompt;
 
 pub(crate) use look_up::look_up;
@@ -29,12 +31,70 @@ pub struct JudgedEvaluator {
     pub name: &'static str,
     /// One line for readers.
     pub description: &'static str,
-    prompt: Prompt,
-    /// What fills the prompt; a text for users where the turn does not hold it.
-    fill: fn(&AskedTurn<'_>) -> Result<Value, String>,
-    read: fn(&str, &[String]) -> Result<reply::Read, reply::Unreadable>,
+    wording: Wording,
+    read: fn(&str, &Reading<'_>) -> Result<reply::Read, reply::Unreadable>,
     /// Whether it asks about rubrics; without any there is nothing to ask.
     of_rubrics: bool,
+}
+
+/// Who words the question.
+#[derive(Clone, Copy)]
+enum Wording {
+    /// nightmill does.
+    Own {
+        prompt: Prompt,
+        /// What fills the prompt; a text for users where the turn does not hold it.
+        fill: fn(&AskedTurn<'_>) -> Result<Value, String>,
+    },
+    /// The metrics file does.
+    Template,
+}
+
+/// What a reply is read by.
+#[derive(Clone, Copy)]
+pub(super) struct Reading<'q> {
+    /// The ids of the rubrics that are asked about.
+    pub rubrics: &'q [String],
+    /// What the metrics file says of replies.
+    pub template: Option<&'q JudgeTemplate>,
+}
+
+impl JudgedEvaluator {
+    /// What a judge is asked about a turn.
+    ///
+    /// # Errors
+    /// A text for users, if the turn does not hold what is shown of it, or the metrics file's wording can't be used.
+    fn question(
+        &self,
+        turn: &AskedTurn<'_>,
+        template: Option<&JudgeTemplate>,
+    ) -> Result<String, String> {
+        match self.wording {
+            Wording::Own { prompt, fill } => prompt.fill(fill(turn)?).map_err(|e| e.to_string()),
+            Wording::Template => template::question(turn, template),
+        }
+    }
+
+    /// The wording of a metric's question, where the metrics file gives it.
+    fn template_of<'m>(&self, metric: &'m EvalMetric) -> Option<&'m JudgeTemplate> {
+        let judge = metric.rules.judge.as_ref()?;
+        let template = judge.template.as_ref()?;
+        matches!(self.wording, Wording::Template).then_some(template)
+    }
+
+    /// The prompt's name and version in the ledger. A template has none: the question itself is there.
+    fn prompt_label(&self) -> PromptLabel {
+        match self.wording {
+            Wording::Own { prompt, .. } => PromptLabel {
+                name: prompt.name,
+                version: prompt.version(),
+            },
+            Wording::Template => PromptLabel {
+                name: self.name,
+                version: 1,
+            },
+        }
+    }
 }
 
 /// All of them.
@@ -45,6 +105,7 @@ pub static ALL: &[&JudgedEvaluator] = &[
     &rubric_critic::CRITIC,
     &rubric_critic::REFERENCE_CRITIC,
     &hallucinations::EVALUATOR,
+    &template::EVALUATOR,
 ];
 
 /// The judged evaluator of this name.

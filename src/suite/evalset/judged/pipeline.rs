@@ -6,7 +6,7 @@ use futures::future::join_all;
 
 use super::reply::{Read, Said};
 use super::sample::{NoVerdict, Sample};
-use super::{AskedTurn, JudgeRoute, JudgedEvaluator, RouteRules};
+use super::{AskedTurn, JudgeRoute, JudgedEvaluator, Reading, RouteRules};
 use crate::judge::asker::{Asker, Source};
 use crate::judge::{CallCounts, JudgeService};
 use crate::output::RunError;
@@ -169,6 +169,7 @@ pub(crate) async fn evaluate(
                 .into(),
         ));
     }
+    let template = evaluator.template_of(metric);
     let turns = actuals.iter().zip(expecteds).enumerate();
     let asked = turns.map(async |(place, (actual, expected))| {
         let turn = AskedTurn {
@@ -176,17 +177,19 @@ pub(crate) async fn evaluate(
             expected,
             rubrics,
         };
-        let filled = (evaluator.fill)(&turn);
-        let filled = filled.map_err(|e| NoVerdict::Failed(format!("turn {}: {e}", place + 1)))?;
-        let prompt = evaluator.prompt.fill(filled);
-        let prompt = prompt.map_err(|e| NoVerdict::Failed(e.to_string()))?;
+        let prompt = evaluator.question(&turn, template);
+        let prompt = prompt.map_err(|e| NoVerdict::Failed(format!("turn {}: {e}", place + 1)))?;
         let ids = turn.rubric_ids();
+        let reading = Reading {
+            rubrics: &ids,
+            template,
+        };
         let samples = (1..=route.samples).map(async |sample| {
             let question = Sample {
                 evaluator,
                 route,
                 prompt: &prompt,
-                rubrics: &ids,
+                reading,
                 run,
                 sample,
             };
@@ -198,7 +201,10 @@ pub(crate) async fn evaluate(
             })
         });
         let samples: Result<Vec<Read>, NoVerdict> = join_all(samples).await.into_iter().collect();
-        samples.map(|samples| voted(metric, samples))
+        samples.map(|samples| InvocationResult {
+            prompt: template.map(|_| prompt),
+            ..voted(metric, samples)
+        })
     });
     let mut turns = Vec::with_capacity(actuals.len());
     let mut pending = None;
@@ -247,6 +253,7 @@ fn voted(metric: &EvalMetric, samples: Vec<Read>) -> InvocationResult {
         status: EvalStatus::of(read.score, threshold),
         reason: read.reason,
         rubric_scores: read.rubric_scores,
+        prompt: None,
         value: read.value.map(|said| match said {
             Said::Boolean(said) => DetailValue::Boolean(said),
             Said::Category(label) => DetailValue::Categorical(label),

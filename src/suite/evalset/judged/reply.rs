@@ -95,11 +95,18 @@ fn brief_label(label: &str) -> String {
 /// [`Unreadable`].
 pub fn rubrics(reply: &str, rubrics: &[String]) -> Result<Read, Unreadable> {
     let start = reply.trim_start();
-    let scores = match start.starts_with('{') || start.starts_with("```") {
-        true => rubric_objects(start, rubrics)?,
-        false => rubric_blocks(reply, rubrics)?,
-    };
-    Ok(of_rubrics(scores))
+    match start.starts_with('{') || start.starts_with("```") {
+        true => rubric_scores(start, rubrics),
+        false => rubric_blocks(reply, rubrics).map(of_rubrics),
+    }
+}
+
+/// The object alone: `{"rubricScores": [{"id", "score", "reason"}]}`, with the ids as in [`rubrics`].
+///
+/// # Errors
+/// [`Unreadable`].
+pub fn rubric_scores(reply: &str, rubrics: &[String]) -> Result<Read, Unreadable> {
+    rubric_objects(reply, rubrics).map(of_rubrics)
 }
 
 /// The mean of rubrics, and their reasons in lines.

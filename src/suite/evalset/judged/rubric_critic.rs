@@ -3,15 +3,17 @@
 
 use serde_json::{Value, json};
 
-use super::{AskedTurn, JudgedEvaluator, reply};
+use super::{AskedTurn, JudgedEvaluator, Wording, reply};
 use crate::question::prompt;
 
 pub(super) static CRITIC: JudgedEvaluator = JudgedEvaluator {
     name: "llm_rubric_critic",
     description: "share of rubrics that a judge finds met, held against the expected response",
-    prompt: prompt!("evalset_rubric_critic"),
-    fill,
-    read: reply::rubrics,
+    wording: Wording::Own {
+        prompt: prompt!("evalset_rubric_critic"),
+        fill,
+    },
+    read: |reply, reading| reply::rubrics(reply, reading.rubrics),
     of_rubrics: true,
 };
 

@@ -2,20 +2,22 @@
 
 use serde_json::json;
 
-use super::{JudgedEvaluator, reply};
+use super::{JudgedEvaluator, Wording, reply};
 use crate::question::prompt;
 
 pub(super) static EVALUATOR: JudgedEvaluator = JudgedEvaluator {
     name: "llm_rubric_response",
     description: "share of rubrics that a judge finds met by the final response",
-    prompt: prompt!("evalset_rubric_response"),
-    fill: |turn| {
-        Ok(json!({
-            "user": turn.user(),
-            "actual": turn.answer(),
-            "rubrics": turn.rubric_lines(),
-        }))
+    wording: Wording::Own {
+        prompt: prompt!("evalset_rubric_response"),
+        fill: |turn| {
+            Ok(json!({
+                "user": turn.user(),
+                "actual": turn.answer(),
+                "rubrics": turn.rubric_lines(),
+            }))
+        },
     },
-    read: reply::rubrics,
+    read: |reply, reading| reply::rubrics(reply, reading.rubrics),
     of_rubrics: true,
 };

@@ -3,17 +3,17 @@
 use std::ops::ControlFlow;
 
 use super::reply::{Read, Unreadable};
-use super::{JudgeRoute, JudgedEvaluator};
+use super::{JudgeRoute, JudgedEvaluator, Reading};
 use crate::judge::asker::{End, Question, Tries};
-use crate::judge::{Call, CallLabel, PromptLabel, Reply, Unanswered};
+use crate::judge::{Call, CallLabel, Reply, Unanswered};
 
 /// A question about a turn.
 pub(super) struct Sample<'q> {
     pub evaluator: &'static JudgedEvaluator,
     pub route: &'q JudgeRoute,
     pub prompt: &'q str,
-    /// The ids of the rubrics that are asked about.
-    pub rubrics: &'q [String],
+    /// What the reply is read by.
+    pub reading: Reading<'q>,
     /// Which pass over the set, and which sample of the turn: each is asked on its own.
     pub run: u32,
     pub sample: u32,
@@ -57,10 +57,7 @@ impl Question for Sample<'_> {
                 format: None,
                 temperature: None,
                 max_output_tokens: self.route.max_output_tokens,
-                prompt: PromptLabel {
-                    name: self.evaluator.prompt.name,
-                    version: self.evaluator.prompt.version(),
-                },
+                prompt: self.evaluator.prompt_label(),
                 apart: apart.join(" "),
                 body: Some(std::sync::Arc::clone(&self.route.body)),
             }),
@@ -85,7 +82,7 @@ impl Tries for OneTry<'_> {
     fn take(&mut self, _: Call, answer: Result<Reply, Unanswered>) -> ControlFlow<Self::Output> {
         match answer {
             Ok(reply) => {
-                let read = (self.question.evaluator.read)(&reply.text, self.question.rubrics);
+                let read = (self.question.evaluator.read)(&reply.text, &self.question.reading);
                 self.read = Some(read);
                 ControlFlow::Continue(())
             }

@@ -18,7 +18,11 @@ pub(in super::super) static CRITERION: Shape = Shape(&[
     object("toolTrajectory", &TOOL_TRAJECTORY),
     object("finalResponse", &FINAL_RESPONSE),
     object("llmJudge", &LLM_JUDGE),
+    object("semantic", &SEMANTIC),
 ]);
+
+/// nightmill's own.
+static SEMANTIC: Shape = Shape(&[number("minCosine").nullable()]);
 
 static TOOL_TRAJECTORY: Shape = Shape(&[
     object("defaultStrategy", &STRATEGY),
@@ -132,13 +136,14 @@ static TEMPLATE: Shape = Shape(&[
     text("invocationAggregatorName"),
 ]);
 
-static BINDING: Shape = Shape(&[
-    text("templateVariable"),
-    object("source", &SOURCE),
+static BINDING: Shape = Shape(&[text("templateVariable"), object("source", &SOURCE)]);
+
+static SOURCE: Shape = Shape(&[
+    text("scope"),
+    text("field"),
+    object("selector", &SELECTOR),
     text("path"),
 ]);
-
-static SOURCE: Shape = Shape(&[text("scope"), text("field"), object("selector", &SELECTOR)]);
 
 static SELECTOR: Shape = Shape(&[text("nodeID")]);
 

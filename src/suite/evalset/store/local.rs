@@ -17,6 +17,7 @@ use crate::suite::evalset::locator::Locator;
 use crate::suite::evalset::metrics_json::{read_metrics, write_metrics};
 use crate::suite::evalset::model::{EvalCase, EvalMetric, EvalSet};
 use crate::suite::evalset::result::EvalSetResult;
+use crate::suite::evalset::set_cases::SetCases;
 
 /// For others to read, as trpc-agent-go's.
 const FILE_MODE: u32 = 0o644;
@@ -57,33 +58,67 @@ fn find(locator: &Locator, app: &str, id: &str) -> Result<Option<Found>, StoreEr
     }
 }
 
-/// Writes a file whole or not at all: under a name of its own first, so that two who write at once don't mix.
+/// A file that gets its name when it is whole: two who write at once don't mix, and one that is not ended leaves
+/// nothing.
+pub(crate) struct NewFile(tempfile::NamedTempFile);
+
+impl NewFile {
+    /// Begins a file in the folder of `path`, which is made where it is missing.
+    ///
+    /// # Errors
+    /// [`FileError`]
+    pub(crate) fn beside(path: &Path) -> Result<Self, FileError> {
+        let folder = path
+            .parent()
+            .map_or_else(|| PathBuf::from("."), Path::to_path_buf);
+        let name = path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
+        let begun = || -> io::Result<Self> {
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(FOLDER_MODE)
+                .create(&folder)?;
+            tempfile::Builder::new()
+                .prefix(&format!("{}.", name.unwrap_or_default()))
+                .suffix(".tmp")
+                .permissions(fs::Permissions::from_mode(FILE_MODE))
+                .tempfile_in(&folder)
+                .map(Self)
+        };
+        begun().map_err(|e| FileError::access(path, e))
+    }
+
+    /// Gives the file this name, once it is on disk.
+    ///
+    /// # Errors
+    /// [`FileError`]
+    pub(crate) fn persist(self, path: &Path) -> Result<(), FileError> {
+        let kept = self.0.as_file().sync_all();
+        let kept = kept.and_then(|()| Ok(self.0.persist(path)?));
+        kept.map(|_| ()).map_err(|e| FileError::access(path, e))
+    }
+}
+
+impl io::Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// Writes a file whole or not at all.
 ///
 /// # Errors
-/// [`FileError`] naming the file.
+/// [`FileError`]
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), FileError> {
-    let folder = path
-        .parent()
-        .map_or_else(|| PathBuf::from("."), Path::to_path_buf);
-    let name = path
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned());
-    let written = || -> io::Result<()> {
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(FOLDER_MODE)
-            .create(&folder)?;
-        let mut file = tempfile::Builder::new()
-            .prefix(&format!("{}.", name.unwrap_or_default()))
-            .suffix(".tmp")
-            .permissions(fs::Permissions::from_mode(FILE_MODE))
-            .tempfile_in(&folder)?;
-        file.write_all(text.as_bytes())?;
-        file.as_file().sync_all()?;
-        file.persist(path)?;
-        Ok(())
-    };
-    written().map_err(|e| FileError::access(path, e))
+    let mut file = NewFile::beside(path)?;
+    let written = file.write_all(text.as_bytes());
+    written.map_err(|e| FileError::access(path, e))?;
+    file.persist(path)
 }
 
 fn locked(lock: &Mutex<()>) -> MutexGuard<'_, ()> {
@@ -142,13 +177,34 @@ impl LocalSets {
     }
 }
 
+impl LocalSets {
+    fn found(&self, app: &str, set: &str) -> Result<Found, StoreError> {
+        check_app_and_set(app, set)?;
+        find(&self.locator, app, set)?.ok_or_else(|| match self.locator.path(app, set) {
+            Ok(path) => not_found("evaluation set", set, path.display()),
+            Err(fault) => fault.into(),
+        })
+    }
+
+    /// A set whose cases are read as they are needed.
+    ///
+    /// # Errors
+    /// As [`EvalSets::get`].
+    pub(crate) fn cases(&self, app: &str, set: &str) -> Result<Loaded<SetCases>, StoreError> {
+        let mut found = self.found(app, set)?;
+        let mut loaded = SetCases::of_text(found.text, &found.file)?;
+        found
+            .warnings
+            .extend(other_id(&found.file, set, &loaded.value.id));
+        found.warnings.append(&mut loaded.warnings);
+        loaded.warnings = found.warnings;
+        Ok(loaded)
+    }
+}
+
 impl EvalSets for LocalSets {
     fn get(&self, app: &str, set: &str) -> Result<Loaded<EvalSet>, StoreError> {
-        check_app_and_set(app, set)?;
-        let Some(mut found) = find(&self.locator, app, set)? else {
-            let path = self.locator.path(app, set)?;
-            return Err(not_found("evaluation set", set, path.display()));
-        };
+        let mut found = self.found(app, set)?;
         let mut loaded = EvalSet::from_text(&found.text, &found.file)?;
         found
             .warnings

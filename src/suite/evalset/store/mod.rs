@@ -6,8 +6,8 @@
 mod local;
 mod memory;
 
-pub(crate) use local::write;
 pub use local::{LocalMetrics, LocalResults, LocalSets};
+pub(crate) use local::{NewFile, write};
 pub use memory::{MemoryMetrics, MemoryResults, MemorySets};
 
 use super::json_file::{FileError, Loaded};
@@ -292,7 +292,7 @@ fn delete_metric(metrics: &mut Vec<EvalMetric>, metric: &str, set: &str) -> Resu
 }
 
 /// The result as it is kept.
-fn named_result(app: &str, result: &EvalSetResult) -> Result<EvalSetResult, StoreError> {
+pub(super) fn named_result(app: &str, result: &EvalSetResult) -> Result<EvalSetResult, StoreError> {
     check_app_and_set(app, &result.set_id)?;
     let mut result = result.clone();
     if result.id.is_empty() {

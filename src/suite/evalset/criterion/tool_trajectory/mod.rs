@@ -1,6 +1,7 @@
 //! The tool calls of two turns.
 
 mod calls;
+mod partial;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -8,6 +9,7 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use self::calls::Calls;
+pub use self::partial::TrajectoryShare;
 use super::fields::Fields;
 use super::matching::Fits;
 use super::text::unknown_comparison;
