@@ -179,7 +179,21 @@ pub fn run(
     if !request.latest_format {
         result = result.without_later_members();
     }
-    let stability = flakiness(&result, request.pass_k);
+    let mut stability = flakiness(&result, request.pass_k);
+    let trace = |inference: &Inference| {
+        let case = set.cases.get(inference.case);
+        case.is_some_and(|case| case.mode == TRACE)
+    };
+    // Equal runs of what can't differ are one run, counted several times.
+    let steady = stability.as_ref().is_some_and(|found| found.flaky == 0);
+    if request.runs > 1 && steady && judges.is_none() && inferences.iter().all(trace) {
+        stability = None;
+        notes.push(format!(
+            "the {} runs are copies of one: cases of the mode `trace` only differ from run to run where a judge is asked; \
+             there is no pass^k and no pass@k",
+            request.runs
+        ));
+    }
     if request.latest_format {
         result = shown::with_flakiness(result, stability.as_ref());
     }
