@@ -280,6 +280,23 @@ fn flaky_cases_are_told_with_intervals() {
 }
 
 #[test]
+fn copies_of_a_run_say_nothing_of_flakiness() {
+    let cases = json!([case("a", turn(None, &["x"]), turn(None, &["x"]))]);
+    let partial = json!({"metricName": "tool_trajectory_partial_score", "threshold": 1});
+    let suite = Suite::of(&cases, &json!([partial]));
+    let further = ["--json", "--runs", "3", "--result-format", "latest"];
+    let (ran, result) = suite.run("out", &further);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let found = outcome(&ran);
+    assert_eq!(found["flakiness"], Value::Null);
+    assert!(
+        found["notes"].to_string().contains("copies of one"),
+        "{found}"
+    );
+    assert_eq!(result["summary"].get("flakiness"), None);
+}
+
+#[test]
 fn a_judge_is_asked_in_the_words_of_the_metrics_file() {
     let judge = ScriptedJudge::start(|question| {
         Answer::reply(match question.user.as_str() {

@@ -11,7 +11,7 @@ use super::evaluation::{Judging, ScoredMetric, lacks_reference};
 use super::evaluator::Registry;
 use super::flakiness::flakiness;
 use super::hooks::{HookContext, HookRegistry};
-use super::inference::{Chosen, Inferred, Phase};
+use super::inference::{Chosen, Inferred, Phase, TRACE};
 use super::inference_file::{Recorded, read, recorded_inference};
 use super::judged::{Judges, RouteRules};
 use super::load::load;
@@ -159,7 +159,7 @@ pub fn run(
     let mut meanings = Meanings::of(&request.engine);
     let mut written = Written::begin(request, &set.id)?;
     let mut collected = Collected::default();
-    let mut lacking = 0;
+    let (mut lacking, mut only_traces) = (0, true);
     for (run, chunk) in (1..=runs).flat_map(|run| chunks.iter().map(move |chunk| (run, chunk))) {
         let cases = set.read(chunk);
         let evaluated = Evaluated {
@@ -185,6 +185,7 @@ pub fn run(
         if run == 1 {
             lacking += without_reference(&cases, &metrics, &inferred);
         }
+        only_traces &= cases.iter().all(|case| case.mode == TRACE);
         let scored = meanings.with_cosines(&metrics, (&cases, &inferred.inferences))?;
         let evaluated = Evaluated {
             metrics: &scored,
@@ -237,7 +238,16 @@ pub fn run(
         summary: Some(summary),
         ..written.head.clone()
     };
-    let stability = flakiness(&result, request.pass_k);
+    let mut stability = flakiness(&result, request.pass_k);
+    // Equal runs of what can't differ are one run, counted several times.
+    let steady = stability.as_ref().is_some_and(|found| found.flaky == 0);
+    if runs > 1 && steady && judges.is_none() && recorded.is_none() && only_traces {
+        stability = None;
+        notes.push(format!(
+            "the {runs} runs are copies of one: cases of the mode `trace` only differ from run to run where a judge is \
+             asked; there is no pass^k and no pass@k"
+        ));
+    }
     let result = match request.latest_format {
         true => shown::with_flakiness(result, stability.as_ref()),
         false => result,

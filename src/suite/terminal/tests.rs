@@ -1,5 +1,5 @@
 use super::*;
-use crate::suite::outcome::{CaseOutcome, CheckOutcome, PartOutcome};
+use crate::suite::outcome::{CaseOutcome, CheckOutcome, FlakinessOutcome, PartOutcome};
 
 fn failed_case(id: &str) -> CaseOutcome {
     CaseOutcome {
@@ -104,6 +104,12 @@ fn outcome() -> SuiteOutcome {
                 ..CaseOutcome::default()
             },
         ],
+        flakiness: Some(FlakinessOutcome {
+            runs: 2,
+            k: 2,
+            left_out: 3,
+            ..FlakinessOutcome::default()
+        }),
         changes: vec!["paris regressed: 1.0000 to 0.0000".into()],
         notes: vec!["metric `x` has no threshold: every score passes".into()],
         judging: Some(JudgingOutcome {
@@ -133,6 +139,10 @@ llm_rubric_response *           –       –       0       0              2
 * a judge was asked
 
 gate FAILED suite score: 0.75 (at least 0.9)
+
+flakiness over 2 runs, with 95 % intervals
+  3 cases in no figure: not evaluated in every run
+  no case is flaky: each passed in all runs or in none
 
 case paris, run 1: FAILED
   asked: What is the weather in Paris?
