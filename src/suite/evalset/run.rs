@@ -1,31 +1,27 @@
 //! `nightmill suite run` for evaluation sets: inference, evaluation, and a result that trpc-agent-go can read.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
-
-use tokio::runtime::Handle;
 
 use super::aggregate::{hidden_errors, summarise};
 use super::collected::Collected;
 use super::evaluation::{Judging, ScoredMetric, lacks_reference};
-use super::evaluator::Registry;
 use super::flakiness::flakiness;
-use super::hooks::{HookContext, HookRegistry};
+use super::hooks::HookContext;
 use super::inference::{Chosen, Inferred, Phase, TRACE};
 use super::inference_file::{Recorded, read, recorded_inference};
 use super::judged::{Judges, RouteRules};
 use super::load::load;
 use super::locator::Locator;
 use super::model::EvalCase;
+use super::participants::{Agent, Participants};
 use super::pass::{Evaluated, Pass, judge_pass};
-use super::result::{CaseResult, EvalSetResult, ResultSummary};
-use super::result_writer::ResultWriter;
-use super::rows::TurnTable;
-use super::runner::{OpenAiRunner, OpenAiSettings, Runner};
+use super::result::{CaseResult, EvalSetResult};
 use super::semantic::Meanings;
-use super::store::{LocalResults, StoreError, named_result};
-use super::{rows, shown};
-use crate::judge::{CallCounts, Chat};
+use super::shown;
+use super::store::StoreError;
+use super::written::Written;
+use crate::judge::CallCounts;
 use crate::output::RunError;
 use crate::run::{EngineRequest, JudgeRequest, Progress};
 use crate::suite::outcome::{JudgingOutcome, SuiteOutcome};
@@ -70,46 +66,6 @@ pub struct EvalSetRequest {
     pub engine_flag: Option<String>,
     /// The k of pass^k and pass@k; the number of runs if there is none.
     pub pass_k: Option<u32>,
-}
-
-/// Who takes part in an evaluation beside its files.
-#[derive(Default)]
-pub struct Participants {
-    /// What computes metrics.
-    pub evaluators: Registry,
-    /// Who looks on, and may steer.
-    pub hooks: HookRegistry,
-    /// Who is evaluated.
-    pub agent: Agent,
-}
-
-/// Who is asked in cases of the default mode.
-#[derive(Default)]
-pub enum Agent {
-    /// Nobody: such cases fail.
-    #[default]
-    None,
-    /// A runner.
-    Runner(Box<dyn Runner>),
-    /// A model behind a chat endpoint.
-    Chat(Box<Chat>, OpenAiSettings),
-    /// Nobody in any case: a file of inferences says what was done.
-    Recorded(PathBuf),
-}
-
-impl Agent {
-    /// The runner, if somebody is asked. Its sessions must not be used on a thread of the runtime.
-    pub(super) fn runner(self, runtime: &Handle) -> Option<Box<dyn Runner>> {
-        match self {
-            Self::None | Self::Recorded(_) => None,
-            Self::Runner(runner) => Some(runner),
-            Self::Chat(chat, settings) => Some(Box::new(OpenAiRunner::new(
-                *chat,
-                settings,
-                runtime.clone(),
-            ))),
-        }
-    }
 }
 
 impl From<StoreError> for RunError {
@@ -263,56 +219,6 @@ pub fn run(
         .transpose()?;
     outcome.seconds = started.elapsed().as_secs_f64();
     Ok(outcome)
-}
-
-/// The files of a run under way: nothing of them is there before it ends.
-struct Written {
-    /// The result but for its cases.
-    head: EvalSetResult,
-    result: PathBuf,
-    writer: ResultWriter,
-    table: TurnTable,
-    table_path: PathBuf,
-}
-
-impl Written {
-    fn begin(request: &EvalSetRequest, set: &str) -> Result<Self, RunError> {
-        let head = EvalSetResult {
-            set_id: set.to_owned(),
-            ..EvalSetResult::default()
-        };
-        let head = named_result(&request.app, &head)?;
-        let store = LocalResults::new(request.results.clone());
-        let result = store.path(&request.app, &head.id)?;
-        let table_path = rows::beside(&result);
-        Ok(Self {
-            writer: ResultWriter::begin(&result, &head).map_err(StoreError::File)?,
-            table: TurnTable::begin(&table_path)?,
-            table_path,
-            result,
-            head,
-        })
-    }
-
-    fn write(&mut self, app: &str, set: &str, results: &[CaseResult]) -> Result<(), RunError> {
-        self.writer.write(results).map_err(StoreError::File)?;
-        self.table.write((app, set), results)
-    }
-
-    /// The table first: a result that is there has its table.
-    fn end(self, summary: Option<ResultSummary>) -> Result<Vec<String>, RunError> {
-        self.table.end()?;
-        let tail = EvalSetResult {
-            summary,
-            ..self.head
-        };
-        self.writer.end(&tail).map_err(StoreError::File)?;
-        let files = [self.result, self.table_path];
-        Ok(files
-            .iter()
-            .map(|file| file.display().to_string())
-            .collect())
-    }
 }
 
 /// Refuses what would change nothing, or can't be.
