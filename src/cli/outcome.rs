@@ -89,6 +89,14 @@ pub(super) fn print_of(result: &Path, text: &str) -> Result<(), SettingsError> {
     })
 }
 
+/// Prints to standard output or, where that is taken by something else, to standard error.
+pub(super) fn say(text: &str, taken: bool) -> Result<(), std::io::Error> {
+    match taken {
+        true => std::io::stderr().write_all(text.as_bytes()),
+        false => print(text),
+    }
+}
+
 /// Prints to standard output. A reader that closed its end early (`| head`) is no error.
 pub(super) fn print(text: &str) -> Result<(), std::io::Error> {
     let mut out = std::io::stdout().lock();

@@ -2,8 +2,11 @@
 
 mod diff;
 mod from_traces;
+mod infer;
 mod list;
+mod participant_flags;
 mod run;
+mod runner_flags;
 mod show;
 
 use std::path::{Path, PathBuf};
@@ -25,6 +28,8 @@ pub(super) struct SuiteArgs {
 enum SuiteCommand {
     /// Evaluate a set of cases against what is expected of them
     Run(Box<run::RunArgs>),
+    /// Ask the agent about the cases of a set, and keep what it does for `suite run --inferences`
+    Infer(Box<infer::InferArgs>),
     /// The evaluation sets of a folder
     List(list::ListArgs),
     /// Show the result of an evaluation
@@ -39,6 +44,7 @@ enum SuiteCommand {
 pub(super) fn run(args: SuiteArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
     match args.command {
         SuiteCommand::Run(args) => run::run(*args, config),
+        SuiteCommand::Infer(args) => infer::run(*args, config),
         SuiteCommand::List(args) => list::run(&args),
         SuiteCommand::Show(args) => show::run(&args),
         SuiteCommand::Diff(args) => diff::run(&args),

@@ -16,6 +16,7 @@ pub mod batch;
 mod breaker;
 mod budget;
 mod call;
+mod chat;
 mod concurrency_limit;
 mod exchange;
 mod fault;
@@ -40,6 +41,7 @@ pub use call::{
     Call, CallError, CallErrorKind, CallHash, Judge, PromptLabel, Reply, ReplyFormat, Usage,
     usual_tokens,
 };
+pub use chat::{Chat, ChatError};
 pub use ledger::{
     BatchEnd, BatchRequest, BatchRows, CallLabel, Claim, InBatch, Ledger, LedgerError, OpenBatch,
     Spend, Taken,

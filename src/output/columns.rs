@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, BooleanArray, Float64Array, Int32Builder, Int64Array, ListBuilder,
-    RecordBatch, StringArray, StringBuilder,
+    Array, ArrayRef, BooleanArray, Float64Array, Float64Builder, Int32Builder, Int64Array,
+    ListBuilder, RecordBatch, StringArray, StringBuilder,
 };
 use arrow::datatypes::{Field, Schema, SchemaRef};
 
@@ -64,6 +64,15 @@ pub(crate) fn text_lists<'a>(
 
 pub(crate) fn integer_lists<'a>(name: &str, values: impl Iterator<Item = &'a [i32]>) -> Column {
     let mut lists = ListBuilder::new(Int32Builder::new());
+    for value in values {
+        lists.values().append_slice(value);
+        lists.append(true);
+    }
+    column(name, true, lists.finish())
+}
+
+pub(crate) fn number_lists<'a>(name: &str, values: impl Iterator<Item = &'a [f64]>) -> Column {
+    let mut lists = ListBuilder::new(Float64Builder::new());
     for value in values {
         lists.values().append_slice(value);
         lists.append(true);

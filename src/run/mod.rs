@@ -29,6 +29,7 @@ pub use judging::metric_draft::draft_metric;
 pub use judging::prompt_preview::{PreviewedPrompt, PreviewedTrace, preview_prompts};
 pub(crate) use judging::request::Shared as SharedJudges;
 pub use judging::request::{BatchRules, JudgeRequest};
+pub(crate) use plan::price_of;
 pub use plan::turns::{PlannedTables, plan_turns};
 pub use plan::{PlanSummary, PlannedMetric, plan};
 pub use retry::{Retry, RetryError};

@@ -5,6 +5,8 @@ pub mod evalset;
 mod flakiness;
 mod outcome;
 pub mod page;
+mod plan;
+pub mod process;
 pub mod regression;
 pub mod terminal;
 
@@ -12,3 +14,4 @@ pub use outcome::{
     CaseFlakiness, CaseOutcome, Chance, CheckOutcome, FlakinessOutcome, GateOutcome,
     JudgingOutcome, MetricOutcome, PartOutcome, PassFigures, SuiteOutcome, Verdict,
 };
+pub use plan::{PlannedQuestions, SuitePlan};

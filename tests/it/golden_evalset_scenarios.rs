@@ -1,4 +1,4 @@
-//! Whole evaluations in trace mode, through the program and a scripted judge, against recorded result files.
+//! Whole evaluations, through the program with a scripted judge and a scripted agent, against recorded result files.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,12 @@ fn json_of(path: &Path) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// The scenarios that record what was done themselves.
+/// All scenarios.
 fn scenarios() -> Vec<PathBuf> {
     let folder = golden_path("evalset/files/authored");
     let entries =
         std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
     let mut found: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
-    found.retain(|path| json_of(&path.join("scenario.json"))["runner"].is_null());
     found.sort();
     assert!(!found.is_empty(), "{} has no scenario", folder.display());
     found
@@ -54,6 +53,35 @@ fn judge(scenario: &Value) -> ScriptedJudge {
     })
 }
 
+/// A command that does what a scenario says of the agent: what the user says tells the turn.
+fn agent(said: &Value, folder: &Path) -> Option<String> {
+    let scripts = said["runner"].as_array()?;
+    let mut shell = "while read -r line; do case \"$line\" in\n".to_owned();
+    for (at, script) in scripts.iter().enumerate() {
+        let events = match script["run_error"].as_str() {
+            Some(error) => vec![json!({"type": "error", "message": error})],
+            None => script["events"].as_array().unwrap().clone(),
+        };
+        let end = json!({"type": "end"});
+        let lines = events
+            .iter()
+            .chain([&end])
+            .map(|event| format!("{event}\n"));
+        let file = folder.join(format!("turn-{at}.jsonl"));
+        std::fs::write(&file, lines.collect::<String>()).unwrap();
+        let user = script["user"].to_string();
+        assert!(!user.contains('\''), "{user}");
+        shell += &format!(
+            "*'\"message\":{{\"role\":\"user\",\"content\":{user}'*) cat {};;\n",
+            file.display()
+        );
+    }
+    shell += "*) echo \"not scripted: $line\" >&2; exit 9;;\nesac; done\n";
+    let file = folder.join("agent.sh");
+    std::fs::write(&file, shell).unwrap();
+    Some(format!("command:sh {}", file.display()))
+}
+
 fn run(scenario: &Path, said: &Value, judge: &ScriptedJudge, out: &Path) -> std::process::Output {
     let (app, set) = (
         said["app"].as_str().unwrap(),
@@ -70,6 +98,9 @@ fn run(scenario: &Path, said: &Value, judge: &ScriptedJudge, out: &Path) -> std:
     // Samples of a turn are equal questions: one at a time, so that each gets its own reply.
     command.args(["--judge-concurrency", "1", "--judge-tries", "1"]);
     command.arg("--ledger").arg(out.with_extension("ledger"));
+    if let Some(agent) = agent(said, out.parent().unwrap()) {
+        command.args(["--runner", &agent]);
+    }
     command
         .env("NM_JUDGE_MODEL", "judge-1")
         .env("NM_JUDGE_URL", judge.url())
@@ -110,7 +141,7 @@ fn comparable(mut result: Value, url: &str) -> Value {
 }
 
 #[test]
-fn golden_evalset_recorded_conversations_give_the_recorded_results() {
+fn golden_evalset_scenarios_give_the_recorded_results() {
     for scenario in scenarios() {
         let said = json_of(&scenario.join("scenario.json"));
         let what = scenario.display().to_string();

@@ -38,6 +38,7 @@ fn run(folder: &Path, further: &[&str]) -> Ran {
 fn results(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder.join("out/shop")).unwrap();
     let mut found: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    found.retain(|path| path.to_string_lossy().ends_with(".evalset_result.json"));
     found.sort();
     found
 }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 
+use super::participant_flags::{EvaluatorFlags, ParticipantFlags};
+use super::runner_flags::RunnerFlags;
 use super::{Patterns, ended};
 use crate::cli::progress::ProgressBar;
 use crate::cli::setting_flags::{Offer, SettingFlags};
@@ -13,9 +15,9 @@ use crate::job::{Job, Setting, Theme};
 use crate::report::Paint;
 use crate::run::{CacheChoice, Progress, open};
 use crate::suite::SuiteOutcome;
-use crate::suite::evalset::evaluator::Registry;
+use crate::suite::evalset::hooks::HookRegistry;
 use crate::suite::evalset::store::{EvalSets, LocalSets, write};
-use crate::suite::evalset::{EvalSetRequest, located};
+use crate::suite::evalset::{Agent, EvalSetRequest, Participants, located, plan};
 use crate::suite::page::{self, PageFacts};
 
 /// Flags of `suite run`.
@@ -25,8 +27,8 @@ pub(in crate::cli) struct RunArgs {
     #[arg(value_name = "PATH")]
     path: PathBuf,
     /// The folder of results; each run adds one
-    #[arg(long, value_name = "DIR")]
-    out: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "dry_run")]
+    out: Option<PathBuf>,
     /// The application, where PATH holds several or none is to be seen
     #[arg(long)]
     app: Option<String>,
@@ -57,6 +59,18 @@ pub(in crate::cli) struct RunArgs {
     /// Write no page
     #[arg(long)]
     no_report: bool,
+    /// Say what judges would be asked and what that costs; nothing is sent or written, and no agent is asked
+    #[arg(long)]
+    dry_run: bool,
+    /// Ask no agent: score what `suite infer` wrote to this file, in as many passes as it holds
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["runner", "runs"])]
+    inferences: Option<PathBuf>,
+    #[command(flatten)]
+    runner: RunnerFlags,
+    #[command(flatten)]
+    participants: ParticipantFlags,
+    #[command(flatten)]
+    evaluators: EvaluatorFlags,
     #[command(flatten)]
     patterns: Patterns,
     #[command(flatten)]
@@ -118,7 +132,19 @@ pub(super) fn run(args: RunArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
         setting.is_some_and(OfSuites::offers)
     });
     let job = Job::of(given)?;
-    let (base, app, set) = found(&args)?;
+    let (base, app, set) = found(
+        &args.path,
+        args.app.as_deref(),
+        args.set.as_deref(),
+        &args.patterns,
+    )?;
+    let agent = match &args.inferences {
+        Some(file) => {
+            args.runner.agent(job.offline)?;
+            Agent::Recorded(file.clone())
+        }
+        None => args.runner.agent(job.offline)?,
+    };
     let providers = args
         .judge_provider
         .iter()
@@ -129,62 +155,91 @@ pub(super) fn run(args: RunArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
     let request = EvalSetRequest {
         sets: args.patterns.sets(&base)?,
         metrics: args.patterns.metrics(&base)?,
-        results: args.patterns.results(&args.out)?,
+        results: args
+            .patterns
+            .results(args.out.as_deref().unwrap_or(&base))?,
         app,
         set,
         cases: args.cases,
         runs: args.runs,
+        cases_at_once: args.runner.cases_at_once(),
         strict_metrics: args.strict_metrics,
         latest_format: matches!(args.result_format, ResultFormat::Latest),
         judge: (!args.no_judge).then(|| open::suite(&job)).transpose()?,
         providers: providers.collect::<Result<_, _>>()?,
         offline: job.offline,
-        engine: open::engine(&job, CacheChoice::User)?,
-        engine_flag,
         pass_k: args.pass_k,
-        threads: job.threads.map_or_else(
-            || std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-            |n| n.get(),
-        ),
+        threads: threads(job.threads.map(|n| n.get())),
+    };
+    let participants = Participants {
+        evaluators: args.evaluators.registry()?,
+        // A plan starts no process and writes no log.
+        hooks: match args.dry_run {
+            true => HookRegistry::default(),
+            false => args.participants.hooks()?,
+        },
+        agent,
+        engine: Some(open::engine(&job, CacheChoice::User)?),
+        engine_flag,
     };
     let progress = Arc::new(Progress::default());
+    if args.dry_run {
+        let plan = plan(&request, &participants, &progress)?;
+        let text = match job.json {
+            true => format!("{}\n", serde_json::to_string_pretty(&plan)?),
+            false => plan.text(),
+        };
+        outcome::print(&text)?;
+        return Ok(Outcome::Done);
+    }
     let bar = ProgressBar::start(Arc::clone(&progress));
-    let result = crate::suite::evalset::run(&request, &Registry::default(), &progress);
+    let result = crate::suite::evalset::run(&request, participants, &progress);
     bar.stop();
     let mut outcome = result?;
     if !args.no_report {
         write_page(&mut outcome, &args.path)?;
     }
-    print(&outcome, job.json)?;
+    print(&outcome, job.json, args.participants.take_stdout())?;
     Ok(ended(&outcome))
 }
 
+/// How many threads work: as many as are asked for, or as the machine has.
+pub(super) fn threads(asked: Option<usize>) -> usize {
+    let all = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    asked.unwrap_or_else(all)
+}
+
 /// The folder above the application, the application and the set that the flags name.
-fn found(args: &RunArgs) -> Result<(PathBuf, String, String), AnyError> {
-    let (base, app, sets) = match (&args.app, &args.set) {
-        (Some(app), Some(set)) => return Ok((args.path.clone(), app.clone(), set.clone())),
+pub(super) fn found(
+    path: &Path,
+    app: Option<&str>,
+    set: Option<&str>,
+    patterns: &Patterns,
+) -> Result<(PathBuf, String, String), AnyError> {
+    let (base, app, sets) = match (app, set) {
+        (Some(app), Some(set)) => return Ok((path.to_owned(), app.to_owned(), set.to_owned())),
         (Some(app), None) => {
-            let sets = LocalSets::new(args.patterns.sets(&args.path)?).list(app)?;
-            (args.path.clone(), app.clone(), sets)
+            let sets = LocalSets::new(patterns.sets(path)?).list(app)?;
+            (path.to_owned(), app.to_owned(), sets)
         }
-        (None, _) => located(&args.path).ok_or_else(|| {
+        (None, _) => located(path).ok_or_else(|| {
             format!(
                 "`{}`: no evaluation set is to be seen there (APP/NAME.evalset.json), or several applications are; name \
                  one with --app and --set",
-                args.path.display()
+                path.display()
             )
         })?,
     };
-    let chosen = match (&args.set, sets.as_slice()) {
-        (Some(set), _) => set.clone(),
+    let chosen = match (set, sets.as_slice()) {
+        (Some(set), _) => set.to_owned(),
         (None, [set]) => set.clone(),
         (None, []) => {
-            return Err(format!("`{}` has no set of {app}", args.path.display()).into());
+            return Err(format!("`{}` has no set of {app}", path.display()).into());
         }
         (None, _) => {
             return Err(format!(
                 "`{}` has several sets: {}; name one with --set",
-                args.path.display(),
+                path.display(),
                 sets.join(", ")
             )
             .into());
@@ -213,8 +268,8 @@ fn write_page(outcome: &mut SuiteOutcome, input: &Path) -> Result<(), AnyError> 
     Ok(())
 }
 
-/// Prints what a suite came to.
-pub(super) fn print(outcome: &SuiteOutcome, json: bool) -> Result<(), AnyError> {
+/// Prints what a suite came to, to standard error where standard output is taken.
+pub(super) fn print(outcome: &SuiteOutcome, json: bool, taken: bool) -> Result<(), AnyError> {
     let text = match json {
         true => format!("{}\n", serde_json::to_string_pretty(outcome)?),
         false => {
@@ -222,6 +277,6 @@ pub(super) fn print(outcome: &SuiteOutcome, json: bool) -> Result<(), AnyError> 
             crate::suite::terminal::text(outcome, Paint::of_stdout(), width)
         }
     };
-    outcome::print(&text)?;
+    outcome::say(&text, taken)?;
     Ok(())
 }

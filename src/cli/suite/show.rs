@@ -22,7 +22,7 @@ pub(in crate::cli) struct ShowArgs {
 
 pub(super) fn run(args: &ShowArgs) -> Result<Outcome, AnyError> {
     let outcome = shown(&args.result)?;
-    super::run::print(&outcome, args.json)?;
+    super::run::print(&outcome, args.json, false)?;
     Ok(ended(&outcome))
 }
 

@@ -1,22 +1,15 @@
-//! The evaluation phase: from what was done in each case to its result (as in trpc-agent-go).
-//!
-//! Metrics that are computed come first, all cases in parallel; then judges are asked, as one list of questions over all
-//! cases. What is written is what evaluating case by case would write.
+//! One case on its way from what was done in it to its result (as in trpc-agent-go): the two sides, what is computed
+//! of them, what judges say of them.
 
 use std::sync::Arc;
 
-use futures::StreamExt;
-use rayon::prelude::*;
-
 use super::aggregate::status_of_all;
 use super::evaluator::{EvaluateResult, EvaluationError, Evaluator, Registry};
+use super::inference::{Inference, TRACE};
 use super::judged::{self, JudgedEvaluator, Judges, NotJudged};
 use super::model::{EvalCase, EvalMetric, Invocation, Rubric};
 use super::result::{CaseResult, EvalStatus, MetricDetails, MetricResult, TurnResult};
 use crate::output::RunError;
-
-/// Cases that are judged at once wait for each other's order; so many times the calls that may be under way.
-const CASES_PER_CALL: usize = 4;
 
 /// What scores a metric.
 #[derive(Clone)]
@@ -74,37 +67,25 @@ impl ScoredMetric {
     }
 }
 
-/// What was done in a case in one run.
-#[derive(Clone, Debug)]
-pub struct Inference {
-    /// Which pass over the set, from 1.
-    pub run: u32,
-    /// Where the case stands in its set.
-    pub case: usize,
-    /// Made anew for each case and run.
-    pub session_id: String,
-    /// Who asked.
-    pub user_id: String,
-    /// What was done, turn by turn, or why that is not known.
-    pub turns: Result<Vec<Invocation>, String>,
-}
-
 /// The two sides of a case.
-struct Sides {
-    actual: Vec<Invocation>,
-    expected: Vec<Invocation>,
+pub(super) struct Sides {
+    pub actual: Vec<Invocation>,
+    pub expected: Vec<Invocation>,
     /// The rubrics of each metric, those of the case among them.
-    rubrics: Vec<Vec<Rubric>>,
+    pub rubrics: Vec<Vec<Rubric>>,
 }
 
 /// A case of a run on its way to its result.
-struct CaseWork<'c> {
-    case: &'c EvalCase,
-    inference: &'c Inference,
+pub(super) struct CaseWork<'c> {
+    pub case: &'c EvalCase,
+    pub inference: &'c Inference,
     sides: Result<Sides, String>,
     /// By metric; none for those that are still to be judged.
     results: Vec<Option<EvaluateResult>>,
 }
+
+/// What judges say of a case: metrics by their place, or why the case fails.
+pub(super) type CaseJudged = Result<Vec<(usize, EvaluateResult)>, String>;
 
 /// How judged metrics are treated.
 pub(crate) enum Judging<'j> {
@@ -114,45 +95,8 @@ pub(crate) enum Judging<'j> {
     Off,
 }
 
-/// Evaluates cases; results stand in the order of the inferences. `done` hears of each that is finished.
-///
-/// # Errors
-/// [`RunError`] if the run must stop: the ledger can't be used.
-pub(crate) async fn evaluate(
-    (set_id, cases): (&str, &[EvalCase]),
-    inferences: &[Inference],
-    metrics: &[ScoredMetric],
-    judging: Judging<'_>,
-    done: &(dyn Fn() + Sync),
-) -> Result<Vec<CaseResult>, RunError> {
-    let computed: Vec<Option<CaseWork<'_>>> = inferences
-        .par_iter()
-        .map(|inference| {
-            let case = cases.get(inference.case)?;
-            Some(compute(case, inference, metrics))
-        })
-        .collect();
-    let finish = async |work: CaseWork<'_>| {
-        let work = judge(work, metrics, &judging).await?;
-        done();
-        Ok::<_, RunError>(result(set_id, work, metrics))
-    };
-    let at_once = match &judging {
-        Judging::Asked(_, calls) => calls.saturating_mul(CASES_PER_CALL).max(1),
-        Judging::Off => 1,
-    };
-    let mut finished = futures::stream::iter(computed.into_iter().flatten())
-        .map(finish)
-        .buffered(at_once);
-    let mut results = Vec::with_capacity(inferences.len());
-    while let Some(result) = finished.next().await {
-        results.push(result?);
-    }
-    Ok(results)
-}
-
 /// The computed metrics of a case.
-fn compute<'c>(
+pub(super) fn compute<'c>(
     case: &'c EvalCase,
     inference: &'c Inference,
     metrics: &[ScoredMetric],
@@ -205,44 +149,41 @@ fn checked(
 }
 
 /// The judged metrics of a case. One that failed already is not asked about.
-async fn judge<'c>(
-    mut work: CaseWork<'c>,
+///
+/// # Errors
+/// [`RunError`] if the run must stop: the ledger can't be used.
+pub(super) async fn judge(
+    work: &CaseWork<'_>,
     metrics: &[ScoredMetric],
     judging: &Judging<'_>,
-) -> Result<CaseWork<'c>, RunError> {
-    let mut failed = None;
-    if let Ok(sides) = &work.sides {
-        let rows = metrics.iter().zip(&mut work.results).zip(&sides.rubrics);
-        for ((metric, result), rubrics) in rows {
-            let Scorer::Judged(evaluator) = metric.scorer else {
-                continue;
-            };
-            let turns = (sides.actual.as_slice(), sides.expected.as_slice());
-            let found = match judging {
-                Judging::Off => Ok(judged::not_evaluated(turns.0.len(), "judge disabled")),
-                Judging::Asked(judges, _) => {
-                    let asked = (evaluator, &metric.metric);
-                    judged::evaluate(judges, asked, turns, rubrics, work.inference.run).await
-                }
-            };
-            match found {
-                Ok(found) => *result = Some(found),
-                Err(NotJudged::Stopped(problem)) => return Err(problem),
-                Err(NotJudged::Failed(problem)) => {
-                    failed = Some(problem.to_string());
-                    break;
-                }
+) -> Result<CaseJudged, RunError> {
+    let Ok(sides) = &work.sides else {
+        return Ok(Ok(Vec::new()));
+    };
+    let mut judged = Vec::new();
+    for (place, (metric, rubrics)) in metrics.iter().zip(&sides.rubrics).enumerate() {
+        let Scorer::Judged(evaluator) = metric.scorer else {
+            continue;
+        };
+        let turns = (sides.actual.as_slice(), sides.expected.as_slice());
+        let found = match judging {
+            Judging::Off => Ok(judged::not_evaluated(turns.0.len(), "judge disabled")),
+            Judging::Asked(judges, _) => {
+                let asked = (evaluator, &metric.metric);
+                judged::evaluate(judges, asked, turns, rubrics, work.inference.run).await
             }
+        };
+        match found {
+            Ok(found) => judged.push((place, found)),
+            Err(NotJudged::Stopped(problem)) => return Err(problem),
+            Err(NotJudged::Failed(problem)) => return Ok(Err(problem.to_string())),
         }
     }
-    if let Some(problem) = failed {
-        work.sides = Err(problem);
-    }
-    Ok(work)
+    Ok(Ok(judged))
 }
 
 /// What was done and what was expected, of one length, with the context of the case at each turn that has none.
-fn sides(
+pub(super) fn sides(
     case: &EvalCase,
     inference: &Inference,
     metrics: &[ScoredMetric],
@@ -318,33 +259,6 @@ pub(crate) fn lacks_reference(case: &EvalCase, inference: &Inference) -> bool {
     expected.iter().any(|turn| said(turn).unwrap_or(true))
 }
 
-/// The mode of cases that say themselves what was done.
-pub(crate) const TRACE: &str = "trace";
-
-/// What was done in a case of trace mode, by the case itself.
-///
-/// # Errors
-/// A text for users if the case does not say it.
-pub(crate) fn recorded_turns(case: &EvalCase) -> Result<Vec<Invocation>, String> {
-    let (member, turns) = match case.actual_conversation.is_empty() {
-        true => ("conversation", &case.conversation),
-        false => ("actualConversation", &case.actual_conversation),
-    };
-    if turns.is_empty() {
-        return Err("the case has no `conversation`; it must say what was done".to_owned());
-    }
-    let turns = turns.iter().enumerate();
-    turns
-        .map(|(place, turn)| match turn {
-            Some(turn) if turn.user_content.is_some() => Ok(turn.clone()),
-            _ => Err(format!(
-                "turn {} of `{member}` has no `userContent`; every turn needs what the user said",
-                place + 1
-            )),
-        })
-        .collect()
-}
-
 /// The rubrics of a metric for a case: its own and those of the case, which are called `case_rubric_N` where they have
 /// no id.
 fn rubrics_of(case: &EvalCase, metric: &EvalMetric) -> Result<Vec<Rubric>, String> {
@@ -382,7 +296,22 @@ fn rubrics_of(case: &EvalCase, metric: &EvalMetric) -> Result<Vec<Rubric>, Strin
 }
 
 /// The result of a case, as files hold it.
-fn result(set_id: &str, work: CaseWork<'_>, metrics: &[ScoredMetric]) -> CaseResult {
+pub(super) fn result(
+    set_id: &str,
+    mut work: CaseWork<'_>,
+    judged: CaseJudged,
+    metrics: &[ScoredMetric],
+) -> CaseResult {
+    match judged {
+        Ok(judged) => {
+            for (place, found) in judged {
+                if let Some(result) = work.results.get_mut(place) {
+                    *result = Some(found);
+                }
+            }
+        }
+        Err(why) => work.sides = Err(why),
+    }
     let base = CaseResult {
         set_id: set_id.to_owned(),
         id: work.case.id.clone(),

@@ -1,28 +1,28 @@
 //! `nightmill suite run` for evaluation sets: inference, evaluation, and a result that trpc-agent-go can read.
 
-use std::collections::{BTreeSet, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use uuid::Uuid;
+use tokio::runtime::Handle;
 
 use super::aggregate::{hidden_errors, summarise};
-use super::environment::Environment;
-use super::evaluation::{
-    Inference, Judging, ScoredMetric, TRACE, evaluate, lacks_reference, recorded_turns,
-};
+use super::evaluation::{Judging, ScoredMetric, lacks_reference};
 use super::evaluator::Registry;
 use super::flakiness::flakiness;
+use super::hooks::{HookContext, HookRegistry};
+use super::inference::{Chosen, Inference, Inferred, Phase, TRACE};
+use super::inference_file::{Recorded, read, recorded_inference};
 use super::judged::{Judges, RouteRules};
+use super::load::load;
 use super::locator::Locator;
-use super::model::{EvalCase, EvalSet, Invocation};
+use super::model::EvalSet;
+use super::pass::{Evaluated, Pass, judge_all};
 use super::result::EvalSetResult;
+use super::runner::{OpenAiRunner, OpenAiSettings, Runner};
 use super::semantic::with_cosines;
-use super::shown;
-use super::store::{
-    EvalMetrics, EvalResults, EvalSets, LocalMetrics, LocalResults, LocalSets, StoreError,
-};
-use crate::judge::CallCounts;
+use super::store::{EvalResults, LocalResults, StoreError};
+use super::{rows, shown};
+use crate::judge::{CallCounts, Chat};
 use crate::output::RunError;
 use crate::run::{EngineRequest, JudgeRequest, Progress};
 use crate::suite::outcome::{JudgingOutcome, SuiteOutcome};
@@ -45,8 +45,10 @@ pub struct EvalSetRequest {
     pub set: String,
     /// The cases to run; all if there are none.
     pub cases: Vec<String>,
-    /// Passes over the cases, at least 1.
+    /// Passes over the cases, at least 1. Recorded inferences say themselves how many they are.
     pub runs: u32,
+    /// Cases that the agent works on at the same time, at least 1.
+    pub cases_at_once: usize,
     /// Refuse metrics that no evaluator is known for, instead of leaving them out.
     pub strict_metrics: bool,
     /// Write what later versions of trpc-agent-go write too.
@@ -59,12 +61,52 @@ pub struct EvalSetRequest {
     pub offline: bool,
     /// Threads.
     pub threads: usize,
-    /// The embedding model, which only metrics that compare meanings open.
-    pub engine: EngineRequest,
-    /// A flag about that model, where the user gave one: it is refused where no metric opens it.
-    pub engine_flag: Option<String>,
     /// The k of pass^k and pass@k; the number of runs if there is none.
     pub pass_k: Option<u32>,
+}
+
+/// Who takes part in an evaluation beside its files.
+#[derive(Default)]
+pub struct Participants {
+    /// What computes metrics.
+    pub evaluators: Registry,
+    /// Who looks on, and may steer.
+    pub hooks: HookRegistry,
+    /// Who is evaluated.
+    pub agent: Agent,
+    /// The embedding model, which only metrics that compare meanings open; where there is none, their cases fail.
+    pub engine: Option<EngineRequest>,
+    /// A flag about that model, where the user gave one: it is refused where no metric opens it.
+    pub engine_flag: Option<String>,
+}
+
+/// Who is asked in cases of the default mode.
+#[derive(Default)]
+pub enum Agent {
+    /// Nobody: such cases fail.
+    #[default]
+    None,
+    /// A runner.
+    Runner(Box<dyn Runner>),
+    /// A model behind a chat endpoint.
+    Chat(Box<Chat>, OpenAiSettings),
+    /// Nobody in any case: a file of inferences says what was done.
+    Recorded(PathBuf),
+}
+
+impl Agent {
+    /// The runner, if somebody is asked. Its sessions must not be used on a thread of the runtime.
+    pub(super) fn runner(self, runtime: &Handle) -> Option<Box<dyn Runner>> {
+        match self {
+            Self::None | Self::Recorded(_) => None,
+            Self::Runner(runner) => Some(runner),
+            Self::Chat(chat, settings) => Some(Box::new(OpenAiRunner::new(
+                *chat,
+                settings,
+                runtime.clone(),
+            ))),
+        }
+    }
 }
 
 impl From<StoreError> for RunError {
@@ -76,93 +118,91 @@ impl From<StoreError> for RunError {
 /// Runs an evaluation set, and saves its result.
 ///
 /// # Errors
-/// [`RunError`] if files can't be read or written, a judge can't be asked at all, or the ledger can't be used. What goes
-/// wrong in a case is in its result.
+/// [`RunError`] if files can't be read or written, a judge can't be asked at all, the ledger can't be used, or a hook
+/// stops the run. What goes wrong in a case is in its result.
 pub fn run(
     request: &EvalSetRequest,
-    registry: &Registry,
+    participants: Participants,
     progress: &Progress,
 ) -> Result<SuiteOutcome, RunError> {
     let started = Instant::now();
     progress.enter("reading the evaluation set");
-    let (set, metrics, mut notes) = load(request, registry)?;
-    refuse_idle(request, &metrics)?;
-    let judged: Vec<_> = metrics.iter().filter_map(ScoredMetric::judged).collect();
-    let rules = RouteRules {
-        provider: request
-            .judge
-            .as_ref()
-            .map(|j| j.provider.clone())
-            .unwrap_or_default(),
-        providers: request.providers.clone(),
-        capped: request
-            .judge
-            .as_ref()
-            .is_some_and(|judge| judge.caps.tokens.is_some() || judge.caps.cost.is_some()),
-    };
-    let judges = match &request.judge {
-        Some(judge) if !judged.is_empty() => {
-            if let (true, false, Some((metric, _))) =
-                (request.offline, judge.replay, judged.first())
-            {
-                return Err(RunError::Request(format!(
-                    "--offline: the metric {} asks a judge over the network; leave it not evaluated with --no-judge, or take \
-                     its answers from the ledger with --replay",
-                    metric.name
-                )));
-            }
-            let shared = judge.shared()?;
-            Some((
-                judge,
-                Judges::of(&judged, &rules, &shared, judge.asking.rounds)?,
-            ))
-        }
+    let Participants {
+        mut evaluators,
+        hooks,
+        agent,
+        engine,
+        engine_flag,
+    } = participants;
+    let (set, mut metrics, mut notes) = load(request, &evaluators)?;
+    let recorded = match &agent {
+        Agent::Recorded(path) => Some(recorded(path, request, &mut notes)?),
         _ => None,
     };
+    let runs = recorded.as_ref().map_or(request.runs, passes_of);
+    refuse_idle(request, engine_flag.as_deref(), &metrics, runs)?;
+    let judges = judges(request, &metrics)?;
     let runtime = crate::run::runtime(request.threads)?;
-    let inferences = inferences(request, &set);
-    let case_count = inferences.len() as u64;
-    if judged
-        .iter()
-        .any(|(_, evaluator)| evaluator.name == OF_REFERENCE)
-    {
-        let first = inferences.iter().filter(|inference| inference.run == 1);
-        let lacking = first.filter(|inference| {
-            let case = set.cases.get(inference.case);
-            case.is_some_and(|case| lacks_reference(case, inference))
-        });
-        let lacking = lacking.count();
-        if lacking > 0 {
-            notes.push(format!(
-                "{lacking} of the cases have turns without an expected final response: {OF_REFERENCE} holds their answers \
-                 against an empty text"
-            ));
+    let runner = agent.runner(runtime.handle());
+    let inferred = match &recorded {
+        Some(recorded) => of_file(request, &set, recorded, runs),
+        None => {
+            let evaluated = evaluated(request, (&set, &metrics), &evaluators, &hooks);
+            infer_all(request, evaluated, runner.as_deref(), runs, progress)?
         }
-    }
-    let cases = (set.cases.as_slice(), inferences.as_slice());
-    if metrics.iter().any(ScoredMetric::reads_cosines) {
+    };
+    // Processes of the agent end before judges are waited for.
+    drop(runner);
+    notes.extend(without_reference(&set, &metrics, &inferred));
+    if let (Some(engine), true) = (&engine, metrics.iter().any(ScoredMetric::reads_cosines)) {
         progress.enter("embedding final responses");
+        let done = inferred.iter().flat_map(|pass| &pass.inferences);
+        notes.extend(with_cosines(
+            &mut evaluators,
+            &metrics,
+            (&set.cases, done),
+            engine,
+        )?);
+        let named = metrics.into_iter().map(|scored| scored.metric);
+        (metrics, _) = ScoredMetric::of(named.collect(), &evaluators);
     }
-    let (scored, said) = with_cosines(&metrics, cases, &request.engine)?;
-    notes.extend(said);
     progress.enter("evaluating");
+    let evaluated = evaluated(request, (&set, &metrics), &evaluators, &hooks);
+    let passes = (1..).zip(&inferred);
+    let passes: Vec<Pass<'_>> = passes
+        .map(|(run, inferred)| Pass::begin(evaluated, run, inferred))
+        .collect::<Result<_, _>>()?;
+    let case_count: usize = inferred.iter().map(|pass| pass.inferences.len()).sum();
     let once = async || {
-        progress.part(0, case_count);
+        progress.part(0, case_count as u64);
         let judging = match &judges {
             Some((judge, judges)) => Judging::Asked(judges, judge.concurrency),
             None => Judging::Off,
         };
-        let cases = (set.id.as_str(), set.cases.as_slice());
-        evaluate(cases, &inferences, &scored, judging, &|| progress.advance()).await
+        judge_all(&passes, &judging, &|| progress.advance()).await
     };
-    let results = runtime.block_on(async {
+    let judged = runtime.block_on(async {
         match &judges {
             Some((judge, judges)) => judges.in_rounds(judge, once).await,
             None => once().await,
         }
-    })?;
+    });
+    let mut results = Vec::with_capacity(case_count);
+    match judged {
+        Ok(judged) => {
+            for (pass, judged) in passes.into_iter().zip(judged) {
+                results.extend(pass.end(judged)?);
+            }
+        }
+        Err(error) => {
+            let told = passes
+                .into_iter()
+                .fold(error, |error, pass| pass.break_off(error));
+            return Err(told);
+        }
+    }
     progress.enter("writing the result");
-    let summary = summarise(i64::from(request.runs), &results)
+    let summary = summarise(i64::from(runs), &results)
         .map_err(|e| RunError::Plan(format!("the result can't be summed up: {e}")))?;
     notes.extend(hidden_errors(&summary).into_iter().map(|hidden| {
         format!(
@@ -186,12 +226,12 @@ pub fn run(
     };
     // Equal runs of what can't differ are one run, counted several times.
     let steady = stability.as_ref().is_some_and(|found| found.flaky == 0);
-    if request.runs > 1 && steady && judges.is_none() && inferences.iter().all(trace) {
+    let mut done = inferred.iter().flat_map(|pass| &pass.inferences);
+    if runs > 1 && steady && judges.is_none() && done.all(trace) {
         stability = None;
         notes.push(format!(
-            "the {} runs are copies of one: cases of the mode `trace` only differ from run to run where a judge is asked; \
-             there is no pass^k and no pass@k",
-            request.runs
+            "the {runs} runs are copies of one: cases of the mode `trace` only differ from run to run where a judge is \
+             asked; there is no pass^k and no pass@k"
         ));
     }
     if request.latest_format {
@@ -200,6 +240,8 @@ pub fn run(
     let store = LocalResults::new(request.results.clone());
     result.id = store.save(&request.app, &result)?;
     let file = store.path(&request.app, &result.id)?;
+    let table = rows::beside(&file);
+    rows::write(&table, &request.app, &result)?;
     let mut outcome = shown::outcome(&request.app, &result, &metrics);
     outcome.notes = notes;
     outcome.flakiness = stability;
@@ -207,139 +249,200 @@ pub fn run(
         .as_ref()
         .map(|(_, judges)| judging_outcome(judges))
         .transpose()?;
-    outcome.files = vec![file.display().to_string()];
+    outcome.files = vec![file.display().to_string(), table.display().to_string()];
     outcome.seconds = started.elapsed().as_secs_f64();
     Ok(outcome)
 }
 
+/// The set as it is evaluated.
+fn evaluated<'e>(
+    request: &'e EvalSetRequest,
+    (set, metrics): (&'e EvalSet, &'e [ScoredMetric]),
+    registry: &'e Registry,
+    hooks: &'e HookRegistry,
+) -> Evaluated<'e> {
+    Evaluated {
+        app: &request.app,
+        set: &set.id,
+        cases: &set.cases,
+        metrics,
+        registry,
+        hooks,
+    }
+}
+
 /// Refuses what would change nothing, or can't be.
-fn refuse_idle(request: &EvalSetRequest, metrics: &[ScoredMetric]) -> Result<(), RunError> {
-    if let (Some(flag), false) = (
-        &request.engine_flag,
-        metrics.iter().any(ScoredMetric::reads_cosines),
-    ) {
+pub(super) fn refuse_idle(
+    request: &EvalSetRequest,
+    engine_flag: Option<&str>,
+    metrics: &[ScoredMetric],
+    runs: u32,
+) -> Result<(), RunError> {
+    let embeds = metrics.iter().any(ScoredMetric::reads_cosines);
+    if let (Some(flag), false) = (engine_flag, embeds) {
         return Err(RunError::Request(format!(
             "--{flag}: no metric of this set embeds texts, so this has no effect; leave it out"
         )));
     }
     match request.pass_k {
-        Some(k) if !(1..=request.runs).contains(&k) => Err(RunError::Request(format!(
-            "--pass-k {k}: a case has {} runs, and k can't be more; raise --runs or lower it",
-            request.runs
+        Some(k) if !(1..=runs).contains(&k) => Err(RunError::Request(format!(
+            "--pass-k {k}: a case has {runs} runs, and k can't be more; raise --runs or lower it"
         ))),
         _ => Ok(()),
     }
 }
 
-/// The set, its metrics, and what a reader should know of both.
-fn load(
+/// How the agent is asked.
+pub(super) fn phase<'p>(
     request: &EvalSetRequest,
-    registry: &Registry,
-) -> Result<(EvalSet, Vec<ScoredMetric>, Vec<String>), RunError> {
-    let sets = LocalSets::new(request.sets.clone());
-    let loaded = sets.get(&request.app, &request.set)?;
-    let (mut set, mut notes) = (loaded.value, loaded.warnings);
-    if set.id != request.set {
-        notes.push(format!(
-            "the set calls itself `{}`, its file `{}`; results go by the file's name",
-            set.id, request.set
-        ));
-        set.id.clone_from(&request.set);
+    runner: Option<&'p dyn Runner>,
+    hooks: &'p HookRegistry,
+    progress: &'p Progress,
+    cases: usize,
+) -> Phase<'p> {
+    progress.enter("asking the agent");
+    progress.part(0, cases as u64);
+    Phase {
+        runner,
+        at_once: request.cases_at_once,
+        hooks,
+        progress,
     }
-    let ids: Vec<&str> = set.cases.iter().map(|case| case.id.as_str()).collect();
-    let (mut seen, mut repeated) = (BTreeSet::new(), BTreeSet::new());
-    for id in &ids {
-        if id.is_empty() {
-            return Err(RunError::Request(format!(
-                "the set `{}` has a case without `evalId`; give each case one",
-                set.id
-            )));
-        }
-        if !seen.insert(id) && repeated.insert(id) {
-            notes.push(format!(
-                "the set has several cases `{id}`: what each did is held against what the first one expects, as \
-                 trpc-agent-go does, and their figures are put together; give each an id of its own"
-            ));
-        }
-    }
-    for id in &request.cases {
-        if !ids.contains(&id.as_str()) {
-            let near = crate::text::nearest(id, ids.iter().copied());
-            notes.push(format!("there is no case `{id}`{near}; it is passed over"));
-        }
-    }
-    let metrics = LocalMetrics::new(request.metrics.clone(), Environment::of_process());
-    let metrics = match metrics.all(&request.app, &request.set) {
-        Ok(loaded) => {
-            notes.extend(loaded.warnings);
-            loaded.value
-        }
-        Err(missing) if missing.is_not_found() => Vec::new(),
-        Err(other) => return Err(other.into()),
-    };
-    if metrics.is_empty() {
-        notes.push("there are no metrics: nothing is evaluated".to_owned());
-    }
-    let (metrics, unknown) = ScoredMetric::of(metrics, registry);
-    if let (true, Some(name)) = (request.strict_metrics, unknown.first()) {
+}
+
+/// What is done in each pass.
+fn infer_all(
+    request: &EvalSetRequest,
+    evaluated: Evaluated<'_>,
+    runner: Option<&dyn Runner>,
+    runs: u32,
+    progress: &Progress,
+) -> Result<Vec<Inferred>, RunError> {
+    let phase = phase(
+        request,
+        runner,
+        evaluated.hooks,
+        progress,
+        evaluated.cases.len() * runs as usize,
+    );
+    let passes = 1..=runs;
+    let passes = passes.map(|run| {
+        let inferred = evaluated.infer(&phase, run, &request.cases)?;
+        Ok(inferred.looked_up(evaluated.cases))
+    });
+    passes.collect()
+}
+
+/// The inferences of a file, which must be of this set.
+pub(super) fn recorded(
+    path: &Path,
+    request: &EvalSetRequest,
+    notes: &mut Vec<String>,
+) -> Result<Recorded, RunError> {
+    let recorded = read(path).map_err(|e| RunError::Request(e.to_string()))?;
+    let stranger = recorded
+        .values()
+        .find(|of| of.app_name != request.app || of.eval_set_id != request.set);
+    if let Some(of) = stranger {
         return Err(RunError::Request(format!(
-            "--strict-metrics: no evaluator is known for the metric `{name}`; mend its name, or leave the flag out"
+            "{}: it holds inferences of the set `{}` of `{}`, and the set `{}` of `{}` is to be scored; name its own file",
+            path.display(),
+            of.eval_set_id,
+            of.app_name,
+            request.set,
+            request.app
         )));
     }
-    notes.extend(
-        unknown
-            .iter()
-            .map(|name| format!("no evaluator is known for the metric `{name}`: it is left out")),
-    );
-    Ok((set, metrics, notes))
+    if recorded.is_empty() {
+        return Err(RunError::Request(format!(
+            "{}: it holds no inferences; make them with `nightmill suite infer`",
+            path.display()
+        )));
+    }
+    notes.push(format!(
+        "what was done comes from {}; no agent is asked",
+        path.display()
+    ));
+    Ok(recorded)
 }
 
-/// What was done in each chosen case, run by run and in the order of the set.
-fn inferences(request: &EvalSetRequest, set: &EvalSet) -> Vec<Inference> {
-    let chosen = |case: &EvalCase| request.cases.is_empty() || request.cases.contains(&case.id);
-    // Cases are looked up by id: of several of one id the first is found.
-    let mut places = HashMap::new();
-    for (place, case) in set.cases.iter().enumerate() {
-        places.entry(case.id.as_str()).or_insert(place);
-    }
-    let places = &places;
-    let runs = (1..=request.runs).flat_map(|run| {
+/// How many passes a file of inferences is of.
+pub(super) fn passes_of(recorded: &Recorded) -> u32 {
+    recorded.keys().map(|(run, _)| *run).max().unwrap_or(1)
+}
+
+pub(super) fn of_file(
+    request: &EvalSetRequest,
+    set: &EvalSet,
+    recorded: &Recorded,
+    runs: u32,
+) -> Vec<Inferred> {
+    let chosen = Chosen::of(&request.cases);
+    let passes = (1..=runs).map(|run| {
         let cases = set.cases.iter().enumerate();
-        cases
-            .filter(|(_, case)| chosen(case))
-            .map(move |(place, case)| Inference {
-                run,
-                case: places.get(case.id.as_str()).copied().unwrap_or(place),
-                session_id: Uuid::new_v4().to_string(),
-                user_id: case
-                    .session_input
-                    .as_ref()
-                    .map(|s| s.user_id.clone())
-                    .unwrap_or_default(),
-                turns: turns_of(case),
-            })
+        let cases = cases.filter(|(_, case)| chosen.has(&case.id));
+        let inferred = Inferred {
+            inferences: cases
+                .map(|case| recorded_inference(recorded, run, case))
+                .collect(),
+            context: HookContext::default(),
+        };
+        inferred.looked_up(&set.cases)
     });
-    runs.collect()
+    passes.collect()
 }
 
-fn turns_of(case: &EvalCase) -> Result<Vec<Invocation>, String> {
-    if case.session_input.is_none() {
-        return Err("the case has no `sessionInput`; it says who asks, and is needed".to_owned());
+/// The judges that the metrics ask, with the rules for asking them; none where nobody is asked.
+fn judges<'r>(
+    request: &'r EvalSetRequest,
+    metrics: &[ScoredMetric],
+) -> Result<Option<(&'r JudgeRequest, Judges)>, RunError> {
+    let judged: Vec<_> = metrics.iter().filter_map(ScoredMetric::judged).collect();
+    let (Some(judge), Some((first, _))) = (&request.judge, judged.first()) else {
+        return Ok(None);
+    };
+    if request.offline && !judge.replay {
+        return Err(RunError::Request(format!(
+            "--offline: the metric {} asks a judge over the network; leave it not evaluated with --no-judge, or take \
+             its answers from the ledger with --replay",
+            first.name
+        )));
     }
-    if case.mode == TRACE {
-        return recorded_turns(case);
+    let rules = route_rules(request, judge);
+    let shared = judge.shared()?;
+    let judges = Judges::of(&judged, &rules, &shared, judge.asking.rounds)?;
+    Ok(Some((judge, judges)))
+}
+
+/// What decides where judges are asked beside the metrics file.
+pub(super) fn route_rules(request: &EvalSetRequest, judge: &JudgeRequest) -> RouteRules {
+    RouteRules {
+        provider: judge.provider.clone(),
+        providers: request.providers.clone(),
+        capped: judge.caps.tokens.is_some() || judge.caps.cost.is_some(),
     }
-    if !case.actual_conversation.is_empty() {
-        return Err(
-            "the case has an `actualConversation`, which only the mode `trace` has; set `evalMode`"
-                .to_owned(),
-        );
-    }
-    Err(
-        "the case is of the default mode, which needs a runner of the agent, and there is none; record what the \
-         agent does and set `evalMode` to `trace`"
-            .to_owned(),
-    )
+}
+
+/// A line on cases whose answers are held against nothing, if a metric does that.
+fn without_reference(
+    set: &EvalSet,
+    metrics: &[ScoredMetric],
+    inferred: &[Inferred],
+) -> Option<String> {
+    let mut judged = metrics.iter().filter_map(ScoredMetric::judged);
+    judged.find(|(_, evaluator)| evaluator.name == OF_REFERENCE)?;
+    let first = inferred.first()?.inferences.iter();
+    let lacking = first.filter(|inference| {
+        let case = set.cases.get(inference.case);
+        case.is_some_and(|case| lacks_reference(case, inference))
+    });
+    let lacking = lacking.count();
+    (lacking > 0).then(|| {
+        format!(
+            "{lacking} of the cases have turns without an expected final response: {OF_REFERENCE} holds their answers \
+             against an empty text"
+        )
+    })
 }
 
 fn judging_outcome(judges: &Judges) -> Result<JudgingOutcome, RunError> {
@@ -361,51 +464,4 @@ fn judging_outcome(judges: &Judges) -> Result<JudgingOutcome, RunError> {
         sent: counts.sent,
         cost,
     })
-}
-
-/// The folder of an application's files, the application, and the ids of the sets that a path names: a set's file, the
-/// folder of an application, or the folder above it with one application.
-pub fn located(path: &std::path::Path) -> Option<(PathBuf, String, Vec<String>)> {
-    const SUFFIX: &str = ".evalset.json";
-    let name = |path: &std::path::Path| Some(path.file_name()?.to_str()?.to_owned());
-    let above = |path: &std::path::Path| match path.parent() {
-        Some(parent) if parent.as_os_str().is_empty() => PathBuf::from("."),
-        Some(parent) => parent.to_owned(),
-        None => PathBuf::from("."),
-    };
-    if path.is_file() {
-        let id = name(path)?.strip_suffix(SUFFIX)?.to_owned();
-        let folder = path.canonicalize().ok()?.parent()?.to_owned();
-        return Some((above(&folder), name(&folder)?, vec![id]));
-    }
-    let sets_in = |folder: &std::path::Path| -> Vec<String> {
-        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-        let mut ids: Vec<String> = names
-            .filter_map(|name| Some(name.strip_suffix(SUFFIX)?.to_owned()))
-            .collect();
-        ids.sort();
-        ids
-    };
-    let own = sets_in(path);
-    if !own.is_empty() {
-        let folder = path.canonicalize().ok()?;
-        return Some((above(&folder), name(&folder)?, own));
-    }
-    let entries = std::fs::read_dir(path).ok()?.flatten();
-    let mut apps: Vec<(String, Vec<String>)> = entries
-        .filter(|entry| entry.path().is_dir())
-        .filter_map(|entry| {
-            Some((
-                entry.file_name().into_string().ok()?,
-                sets_in(&entry.path()),
-            ))
-        })
-        .filter(|(_, sets)| !sets.is_empty())
-        .collect();
-    apps.sort();
-    match apps.len() {
-        1 => apps.pop().map(|(app, sets)| (path.to_owned(), app, sets)),
-        _ => None,
-    }
 }

@@ -4,8 +4,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::evaluation::{Inference, ScoredMetric, Scorer, told_turns};
-use super::evaluator::SemanticResponse;
+use super::evaluation::{ScoredMetric, told_turns};
+use super::evaluator::{Registry, SemanticResponse};
+use super::inference::Inference;
 use super::model::{EvalCase, Invocation};
 use crate::embed::{EmbeddingService, TextRecord, TextRef};
 use crate::metric::cosine_similarity;
@@ -73,7 +74,7 @@ struct Pairs(Vec<(String, String)>);
 
 impl Pairs {
     /// The final responses of all turns with an expected one. Equal and blank ones need no vectors.
-    fn of(cases: &[EvalCase], inferences: &[Inference]) -> Self {
+    fn of<'i>(cases: &[EvalCase], inferences: impl Iterator<Item = &'i Inference>) -> Self {
         let mut known = HashSet::new();
         let mut pairs = Vec::new();
         for inference in inferences {
@@ -102,41 +103,33 @@ fn response(turn: &Invocation) -> Option<&str> {
     (!said.trim().is_empty()).then_some(said)
 }
 
-/// The metrics of a run, with the cosines that some of them read, and a line on the model that made them. Where no
-/// metric reads any, no model is opened.
+/// Finds the cosines that metrics of a run read, and puts them into the registry's evaluator. Returns a line on the
+/// model that made the vectors; where no pair needs any, no model is opened.
 ///
 /// # Errors
 /// [`RunError`] if the model can't be opened, or fails.
-pub(crate) fn with_cosines(
+pub(crate) fn with_cosines<'i>(
+    registry: &mut Registry,
     metrics: &[ScoredMetric],
-    (cases, inferences): (&[EvalCase], &[Inference]),
+    (cases, inferences): (&[EvalCase], impl Iterator<Item = &'i Inference>),
     engine: &EngineRequest,
-) -> Result<(Vec<ScoredMetric>, Option<String>), RunError> {
-    let mut metrics = metrics.to_vec();
-    let pairs = match metrics.iter().any(ScoredMetric::reads_cosines) {
-        true => Pairs::of(cases, inferences),
-        false => Pairs::default(),
-    };
+) -> Result<Option<String>, RunError> {
+    let pairs = Pairs::of(cases, inferences);
     if pairs.0.is_empty() {
-        return Ok((metrics, None));
+        return Ok(None);
     }
     let folder = tempfile::tempdir().map_err(|e| RunError::write(&std::env::temp_dir(), e))?;
     let service = load_service(engine, folder.path())?;
-    let cosines = Arc::new(Cosines::embedded(&service, &pairs)?);
+    let cosines = Cosines::embedded(&service, &pairs)?;
     service.finish();
-    let mut names = Vec::new();
-    for metric in &mut metrics {
-        if metric.reads_cosines() {
-            metric.scorer = Scorer::Computed(Arc::new(SemanticResponse::by(Arc::clone(&cosines))));
-            names.push(metric.metric.name.as_str());
-        }
-    }
+    registry.register(Arc::new(SemanticResponse::by(Arc::new(cosines))));
+    let readers = metrics.iter().filter(|metric| metric.reads_cosines());
+    let names: Vec<&str> = readers.map(|reader| reader.metric.name.as_str()).collect();
     let model = service.model();
-    let said = format!(
+    Ok(Some(format!(
         "{}: responses are held against each other by the vectors of {}, computed at {}",
         names.join(", "),
         model.name,
         model.encoder.precision()
-    );
-    Ok((metrics, Some(said)))
+    )))
 }

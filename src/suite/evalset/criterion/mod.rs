@@ -13,10 +13,6 @@ mod named;
 mod programmatic;
 mod re2;
 mod rouge;
-#[cfg(feature = "json-schema")]
-mod schema;
-#[cfg(not(feature = "json-schema"))]
-#[path = "no_schema.rs"]
 mod schema;
 mod semantic;
 mod stem;

@@ -1,5 +1,6 @@
 //! What scores the turns of a case, looked up by name (as in trpc-agent-go).
 
+mod external;
 mod final_response;
 mod partial_trajectory;
 mod registry;
@@ -10,6 +11,7 @@ use super::aggregate::mean_over_turns;
 use super::criterion::Comparison;
 use super::model::{EvalMetric, Invocation};
 pub use super::result::{DetailValue, EvalStatus, RubricScore};
+pub use external::ExternalEvaluator;
 pub use final_response::FinalResponse;
 pub use partial_trajectory::PartialTrajectory;
 pub use registry::Registry;

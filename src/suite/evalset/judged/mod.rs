@@ -6,6 +6,7 @@
 mod final_response;
 mod hallucinations;
 mod knowledge_recall;
+mod look_up;
 mod model;
 mod pipeline;
 pub mod reply;
@@ -16,10 +17,11 @@ mod template;
 
 use serde_json::Value;
 
-use super::model::{Invocation, JudgeTemplate, Message, Rubric};
+use super::model::{EvalMetric, Invocation, JudgeTemplate, Message, Rubric};
 use crate::judge::PromptLabel;
 use crate::question::Prompt;
 
+pub(crate) use look_up::look_up;
 pub(crate) use model::{JudgeRoute, RouteRules};
 pub(crate) use pipeline::{Judges, NotJudged, evaluate, not_evaluated};
 
@@ -58,6 +60,14 @@ pub(super) struct Reading<'q> {
 }
 
 impl JudgedEvaluator {
+    /// What the metrics file says of question and reply, where it words them.
+    fn template_of<'m>(&self, metric: &'m EvalMetric) -> Option<&'m JudgeTemplate> {
+        match self.wording {
+            Wording::Own { .. } => None,
+            Wording::Template => metric.rules.judge.as_ref()?.template.as_ref(),
+        }
+    }
+
     /// What a judge is asked about a turn.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use futures::future::join_all;
 
 use super::reply::{Read, Said};
 use super::sample::{NoVerdict, Sample};
-use super::{AskedTurn, JudgeRoute, JudgedEvaluator, Reading, RouteRules, Wording};
+use super::{AskedTurn, JudgeRoute, JudgedEvaluator, Reading, RouteRules};
 use crate::judge::asker::{Asker, Source};
 use crate::judge::{CallCounts, JudgeService};
 use crate::output::RunError;
@@ -169,9 +169,7 @@ pub(crate) async fn evaluate(
                 .into(),
         ));
     }
-    let judge = metric.rules.judge.as_ref();
-    let template = judge.and_then(|judge| judge.template.as_ref());
-    let template = template.filter(|_| matches!(evaluator.wording, Wording::Template));
+    let template = evaluator.template_of(metric);
     let turns = actuals.iter().zip(expecteds).enumerate();
     let asked = turns.map(async |(place, (actual, expected))| {
         let turn = AskedTurn {
