@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 
 use crate::scripted_judge::{Answer, ScriptedJudge};
-use crate::support::{Ran, program, root};
+use crate::support::{Ran, nightmill, program, root};
 
 /// A turn with a final response, if it has one, and calls of these tools.
 fn turn(response: Option<&str>, tools: &[&str]) -> Value {
@@ -62,10 +62,9 @@ impl Suite {
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         };
         let entries = std::fs::read_dir(self.path().join(out).join("shop"));
-        let files = entries.into_iter().flatten().map(|e| e.unwrap().path());
-        let mut files =
-            files.filter(|file| file.to_string_lossy().ends_with(".evalset_result.json"));
-        let result = files.next().map_or(Value::Null, |file| json_of(&file));
+        let mut files = entries.into_iter().flatten().map(|e| e.unwrap().path());
+        let result = files.find(|file| file.to_string_lossy().ends_with(".evalset_result.json"));
+        let result = result.map_or(Value::Null, |file| json_of(&file));
         (ran, result)
     }
 }
@@ -151,7 +150,14 @@ fn metrics_of_the_description_give_what_it_works_out() {
     );
     // Neither a second run nor more threads change a byte but ids and times.
     for (out, threads) in [("two", "1"), ("three", "2")] {
-        let further = ["--json", "--precision", "f32", "--threads", threads];
+        // With somebody looking on, metrics are found anew by their names.
+        let events = suite
+            .path()
+            .join(format!("{out}.events"))
+            .display()
+            .to_string();
+        let mut further = vec!["--json", "--precision", "f32", "--threads", threads];
+        further.extend(["--events", &events]);
         let (_, again) = suite.run(out, &further);
         assert_eq!(lasting(again), lasting(result.clone()));
     }
@@ -166,12 +172,9 @@ fn a_model_is_opened_only_where_meanings_are_compared() {
     )]);
     let partial = json!({"metricName": "tool_trajectory_partial_score", "threshold": 1});
     let without = Suite::of(&cases, &json!([partial]));
-    let ran = without
-        .command("out", &[])
-        .env("NIGHTMILL_MODEL", "/none")
-        .status()
-        .unwrap();
-    assert_eq!(ran.code(), Some(0));
+    let mut command = without.command("out", &[]);
+    let ran = command.env("NIGHTMILL_MODEL", "/none").output().unwrap();
+    assert_eq!(ran.status.code(), Some(0));
     let (ran, _) = without.run("other", &["--model", "/none"]);
     assert_eq!(ran.code, Some(2), "{ran:?}");
     assert!(
@@ -328,6 +331,17 @@ fn a_judge_is_asked_in_the_words_of_the_metrics_file() {
     let suite = Suite::of(&cases, &json!([metric]));
     let ledger = suite.path().join("ledger").display().to_string();
     let further = ["--ledger", &ledger, "--result-format", "latest"];
+    let planned = |known: u64| {
+        let (ran, _) = suite.run("planned", &["--ledger", &ledger, "--dry-run", "--json"]);
+        let questions = &outcome(&ran)["metrics"][0];
+        assert_eq!(questions["metric"], "answers", "{ran:?}");
+        assert_eq!(
+            (&questions["questions"], &questions["known"]),
+            (&json!(1), &json!(known)),
+            "{ran:?}"
+        );
+    };
+    planned(0);
     let (ran, result) = suite.run("one", &further);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert_eq!(score(&result, 0, "answers"), 0.75);
@@ -342,6 +356,7 @@ fn a_judge_is_asked_in_the_words_of_the_metrics_file() {
     );
     assert_eq!(of_turn["details"]["reason"], "it says when");
     // The ledger knows the answer.
+    planned(1);
     let (_, again) = suite.run("two", &further);
     assert_eq!(lasting(again), lasting(result));
     assert_eq!(judge.prompt_count(), 1);
@@ -397,6 +412,11 @@ fn of_several_cases_of_one_id_the_first_says_what_is_expected() {
     );
     let found = |case: usize| &result["evalCaseResults"][case]["finalEvalStatus"];
     assert_eq!((found(0), found(1)), (&json!("passed"), &json!("failed")));
+    let inferences = suite.path().join("inferences").display().to_string();
+    let path = suite.path().display().to_string();
+    let ran = nightmill(["suite", "infer", &path, "--out", &inferences]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.stderr.contains("kept by id"), "{ran:?}");
     let second = &result["evalCaseResults"][1]["evalMetricResultPerInvocation"][0];
     assert_eq!(
         second["actualInvocation"]["finalResponse"]["content"],

@@ -142,9 +142,20 @@ pub fn run(
             lacking += without_reference(&cases, &metrics, &inferred);
         }
         only_traces &= cases.iter().all(|case| case.mode == TRACE);
-        let scored = meanings.with_cosines(&metrics, (&cases, &inferred.inferences))?;
+        // In the registry, so that metrics which hooks choose find it too.
+        let mut registry = evaluators.clone();
+        let found = meanings.evaluator(&metrics, (&cases, &inferred.inferences))?;
+        let scored = match found {
+            None => metrics.clone(),
+            Some(evaluator) => {
+                registry.register(evaluator);
+                let metrics = metrics.iter().map(|scored| scored.metric.clone());
+                ScoredMetric::of(metrics.collect(), &registry).0
+            }
+        };
         let evaluated = Evaluated {
             metrics: &scored,
+            registry: &registry,
             ..evaluated
         };
         let pass = Pass::begin(evaluated, run, &inferred)?;

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::evaluation::{ScoredMetric, Scorer, told_turns};
+use super::evaluation::{ScoredMetric, told_turns};
 use super::evaluator::SemanticResponse;
 use super::inference::Inference;
 use super::model::{EvalCase, Invocation};
@@ -118,22 +118,22 @@ impl<'r> Meanings<'r> {
         }
     }
 
-    /// The metrics, with the cosines that some of them read of these cases. Where none reads any, no model is opened.
+    /// What scores the metrics that read cosines, for these cases; none where no metric reads any, or no pair of texts
+    /// needs them. The model is opened with the first pair.
     ///
     /// # Errors
     /// [`RunError`] if the model can't be opened, or fails.
-    pub fn with_cosines(
+    pub fn evaluator(
         &mut self,
         metrics: &[ScoredMetric],
         (cases, inferences): (&[EvalCase], &[Inference]),
-    ) -> Result<Vec<ScoredMetric>, RunError> {
-        let mut metrics = metrics.to_vec();
-        let pairs = match metrics.iter().any(ScoredMetric::reads_cosines) {
-            true => Pairs::of(cases, inferences),
-            false => Pairs::default(),
-        };
+    ) -> Result<Option<Arc<SemanticResponse>>, RunError> {
+        if !metrics.iter().any(ScoredMetric::reads_cosines) {
+            return Ok(None);
+        }
+        let pairs = Pairs::of(cases, inferences);
         if pairs.0.is_empty() {
-            return Ok(metrics);
+            return Ok(None);
         }
         let (service, _) = match &mut self.opened {
             Some(opened) => opened,
@@ -144,11 +144,8 @@ impl<'r> Meanings<'r> {
                 none.insert((service, folder))
             }
         };
-        let cosines = Arc::new(Cosines::embedded(service, &pairs)?);
-        for metric in metrics.iter_mut().filter(|metric| metric.reads_cosines()) {
-            metric.scorer = Scorer::Computed(Arc::new(SemanticResponse::by(Arc::clone(&cosines))));
-        }
-        Ok(metrics)
+        let cosines = Cosines::embedded(service, &pairs)?;
+        Ok(Some(Arc::new(SemanticResponse::by(Arc::new(cosines)))))
     }
 
     /// Ends the work of the model, and says which one these metrics were computed with; none where it was not needed.
