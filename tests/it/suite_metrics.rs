@@ -407,7 +407,7 @@ fn of_several_cases_of_one_id_the_first_says_what_is_expected() {
     let (ran, result) = suite.run("out", &[]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(
-        ran.stdout.contains("the set has several cases `a`"),
+        ran.stdout.contains("several cases are called `a`"),
         "{ran:?}"
     );
     let found = |case: usize| &result["evalCaseResults"][case]["finalEvalStatus"];

@@ -55,6 +55,12 @@ pub fn infer(
         return Err(RunError::Request(problem.to_owned()));
     }
     let (set, _, notes) = load(request, &evaluators)?;
+    if set.repeats {
+        return Err(RunError::Request(format!(
+            "the set `{}` has several cases of one id, and inferences are kept by id; give each case an id of its own",
+            set.id
+        )));
+    }
     let all = set.all();
     let unwritten = |e: FileError| RunError::Request(e.to_string());
     let (log, earlier) = InferenceLog::open(out).map_err(unwritten)?;

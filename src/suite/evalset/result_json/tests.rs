@@ -57,7 +57,8 @@ fn older_readers_get_no_later_members() {
         {"metricName": "m", "details": {"value": {"kind": "boolean", "boolean": true}}}]}]}"#;
     let result = EvalSetResult::from_text(text, "f").unwrap().value;
     assert_eq!(result.cases[0].score, Some(0.8));
-    let older = result.without_later_members().to_json().to_string();
+    let case = result.cases[0].clone();
+    let older = case.without_later_members().to_json().to_string();
     assert!(
         !older.contains("0.8") && !older.contains("boolean"),
         "{older}"
