@@ -282,7 +282,10 @@ fn a_run_that_compares_says_what_came_of_it() {
     row["expected"] = json!("");
     let empty = place.jsonl("empty.jsonl", &[row]);
     assert_eq!(place.score(&[&bare], ALL, "bare", &[]).code, Some(3));
-    assert_eq!(place.score(&[&bare, &empty], ALL, "some", &[]).code, Some(0));
+    assert_eq!(
+        place.score(&[&bare, &empty], ALL, "some", &[]).code,
+        Some(0)
+    );
     // A threshold is also that of the sub-checks of the format.
     let ran = place.score(&[&file], "format", "strict", &["--threshold", "format=1"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");

@@ -8,6 +8,8 @@ use arrow::array::{
     Array, ArrayRef, AsArray, Float64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
 };
 use arrow::datatypes::Float64Type;
+use nightmill::metric::comparison::{DEFAULT_THRESHOLD, Workspace};
+use nightmill::metric::format::{FormatCase, FormatRules, SubCheck, format};
 use serde_json::{Value, json};
 
 use crate::support::{golden, nightmill, read_parquet, write_parquet};
@@ -21,12 +23,15 @@ struct Row {
     actual: String,
     expected: String,
     score: f64,
+    /// A sub-check of the format by the usual rules, and whether it passes.
+    check: Option<(String, bool)>,
 }
 
-/// Whether all parts of a metric count, and for the same.
-fn are_usual(parts: &Value, weights: &Value) -> bool {
-    parts.as_object().unwrap().values().all(|on| on == true)
-        && weights.as_object().unwrap().is_empty()
+/// What a suite makes of the format of a case by the usual rules.
+fn of_suite(actual: &str, expected: &str, threshold: f64) -> f64 {
+    let (rules, case) = (FormatRules::default(), FormatCase::default());
+    let mut workspace = Workspace::default();
+    format(actual, expected, threshold, &rules, case, &mut workspace).score
 }
 
 fn rows() -> Vec<Row> {
@@ -44,24 +49,41 @@ fn rows() -> Vec<Row> {
                 "factuality" => row
                     .get("rag_faithfulness_only")
                     .is_none_or(|on| on == false),
-                "format" => {
-                    row["kind"] == "metric"
-                        && row["length_tolerance"] == 0.2
-                        && are_usual(&row["sub_checks"], &row["sub_check_weights"])
+                "tone" => {
+                    let mut on = row["sub_dimensions"].as_object().unwrap().values();
+                    let weights = row["sub_dimension_weights"].as_object().unwrap();
+                    on.all(|on| on == true) && weights.is_empty()
                 }
-                _ => are_usual(&row["sub_dimensions"], &row["sub_dimension_weights"]),
+                _ => true,
             };
-            if usual {
-                rows.push(Row {
-                    id: text(&row, "id"),
-                    metric,
-                    mode: text(&row, "mode"),
-                    threshold: row["threshold"].as_f64().unwrap(),
-                    actual: text(&row, "actual"),
-                    expected: text(&row, "expected"),
-                    score: row["expect"]["score"].as_f64().unwrap(),
-                });
+            if !usual {
+                continue;
             }
+            let (actual, expected) = (text(&row, "actual"), text(&row, "expected"));
+            let threshold = row["threshold"].as_f64().unwrap();
+            // No record has all sub-checks: what a suite makes of its texts stands for it, and each one is looked at
+            // by itself.
+            let score = match metric {
+                "format" => of_suite(&actual, &expected, threshold),
+                _ => row["expect"]["score"].as_f64().unwrap(),
+            };
+            let is_usual_check = row["kind"] == "sub_check"
+                && row["length_tolerance"] == 0.2
+                && threshold == DEFAULT_THRESHOLD;
+            let check = is_usual_check.then(|| {
+                let passed = row["expect"]["passed"].as_bool().unwrap();
+                (text(&row, "check"), passed)
+            });
+            rows.push(Row {
+                id: text(&row, "id"),
+                metric,
+                mode: text(&row, "mode"),
+                threshold,
+                actual,
+                expected,
+                score,
+                check,
+            });
         }
     }
     for metric in ["factuality", "format", "tone"] {
@@ -230,6 +252,21 @@ fn golden_regtrace_columns_of_runs() {
             .filter(|(id, _)| wanted.iter().any(|row| row.id == *id));
         assert_scores(&got.collect(), wanted.iter().copied(), metric);
     }
+    let metadata = scores.column_by_name("metadata").unwrap();
+    let metadata = metadata.as_string::<i32>();
+    let mut checks = std::collections::BTreeSet::new();
+    for (row, check, passed) in rows.iter().filter_map(|row| {
+        let (check, passed) = row.check.as_ref()?;
+        Some((row, check, passed))
+    }) {
+        let of = |at: &usize| ids.value(*at) == row.id && metrics.value(*at) == "format";
+        let at = (0..scores.num_rows()).find(of).unwrap();
+        let metadata: Value = serde_json::from_str(metadata.value(at)).unwrap();
+        assert_eq!(metadata["sub_checks"][check], *passed, "{}", row.id);
+        checks.insert(check.as_str());
+    }
+    let all = SubCheck::ALL.map(SubCheck::name);
+    assert!(all.iter().all(|check| checks.contains(check)), "{checks:?}");
     // No model had a part in them.
     assert_eq!(
         scores.column_by_name("model").unwrap().null_count(),
