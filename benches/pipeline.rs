@@ -122,8 +122,7 @@ fn write_traces(path: &Path, traces: u64) {
 
 fn rules() -> Rules {
     Rules {
-        metrics: nightmill::metric::ALL
-            .iter()
+        metrics: nightmill::metric::of_traces_alone()
             .map(|m| m.name.to_owned())
             .collect(),
         thresholds: Default::default(),
@@ -140,6 +139,7 @@ fn source(path: &Path) -> Arc<TraceSource> {
     let columns = TraceColumns {
         input: true,
         output: true,
+        compared: false,
         session_required: true,
         signals: Vec::new(),
     };
@@ -186,6 +186,7 @@ fn plan(
             merge_repeated: false,
             given_signals: Vec::new(),
             coherence: true,
+            comparing: [None; 3],
             loop_detection: true,
         };
         let frame = plan.scored(&context).await.unwrap();

@@ -54,6 +54,9 @@ const OF_ENCODER: &[&str] = &["model", "device", "precision", "cache", "cache_si
 /// Settings of judges that only matter where traces are judged.
 const OF_JUDGED_TRACES: &[&str] = &["judge_unshared", "judge_max_trace", "judge_long_traces"];
 
+/// The column of expected texts.
+const EXPECTED: &str = "expected";
+
 fn refuse(name: &str, why: &str) -> Result<(), SettingsError> {
     let flag = name.replace('_', "-");
     Err(SettingsError(format!("--{flag}: {why}")))
@@ -137,6 +140,19 @@ pub(super) fn of_scoring(
         return refuse(
             name,
             "no metric of this run embeds texts, so this has no effect; leave it out",
+        );
+    }
+    if given.has("text_mode") && rules.only_compares() {
+        return refuse(
+            "text_mode",
+            "no metric of this run embeds texts, and documents are compared as they are, so this has no effect; leave it out",
+        );
+    }
+    let maps_expected = all.map.iter().flatten().any(|(of, _)| of == EXPECTED);
+    if given.has("map") && maps_expected && !rules.compares() {
+        return refuse(
+            &format!("map {EXPECTED}"),
+            "no metric of this run compares outputs with expected texts; add factuality, format or tone to --metrics",
         );
     }
     if given.has("cache_size") && all.no_cache {

@@ -1,5 +1,6 @@
 //! The plan: metrics as DataFusion functions, traces as tables, runs as one plan.
 
+mod comparison_record;
 mod functions;
 mod loop_record;
 mod plan;
@@ -8,6 +9,7 @@ mod sql_table;
 mod tap;
 mod trace_table;
 
+pub use comparison_record::unpack_comparison_record;
 pub use functions::{FunctionDoc, documented};
 pub use loop_record::unpack_loop_record;
 pub use plan::{ScorePlan, SessionPlan, for_each_batch, given_signals};

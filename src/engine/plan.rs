@@ -8,7 +8,8 @@
 //!
 //! Texts stop at `embed_once`: what is shuffled and sorted are places of texts, ids and numbers. `embed_once` does
 //! not wait for the encoder; loop detection and coherence come after the sort, which needs all rows anyway, and are
-//! the first to read vectors. (Without loop detection there is no sort before coherence, which then waits for the
+//! the first to read vectors. Metrics that hold an output against an expected one read both texts before that, where
+//! they are; what they come to is a cell of numbers. (Without loop detection there is no sort before coherence, which then waits for the
 //! encoder batch by batch.)
 
 use std::sync::Arc;
@@ -19,6 +20,8 @@ use datafusion::error::Result;
 use datafusion::prelude::{DataFrame, SessionContext};
 
 use crate::metric::SIGNALS;
+#[cfg(doc)]
+use crate::metric::compared::Comparing;
 
 /// What a scoring plan consists of.
 #[derive(Clone, Debug)]
@@ -31,6 +34,9 @@ pub struct ScorePlan {
     pub coherence: bool,
     /// Compute loop detection; its column is null otherwise.
     pub loop_detection: bool,
+    /// Hold outputs against expected ones: for each of [`Comparing::ALL`] its threshold, none where it is not computed.
+    /// Without any, there is no column for it.
+    pub comparing: [Option<f64>; 3],
 }
 
 const COLUMNS: [&str; 7] = [
@@ -146,12 +152,28 @@ impl ScorePlan {
     ///
     /// Columns: `trace_id` (canonical), `shown_id` (as it was given), labels, `input_position` and
     /// `output_position` (where the texts are), the raw
-    /// `coherence_gap` and `loop_record`, the four signals, and which of them were given.
+    /// `coherence_gap` and `loop_record`, where outputs are compared the raw `comparison_record`, the four signals, and
+    /// which of them were given.
     ///
     /// # Errors
     /// DataFusion's.
     pub async fn scored(&self, context: &SessionContext) -> Result<DataFrame> {
         context.sql(&self.sql()).await
+    }
+
+    /// The call that compares; none where nothing is compared.
+    fn comparison_record(&self) -> Option<String> {
+        let thresholds = self.comparing.map(|threshold| match threshold {
+            Some(threshold) => format!("CAST({threshold:?} AS DOUBLE)"),
+            None => "CAST(NULL AS DOUBLE)".to_owned(),
+        });
+        let any = self.comparing.iter().any(Option::is_some);
+        any.then(|| {
+            format!(
+                "comparison_record(actual, expected, {})",
+                thresholds.join(", ")
+            )
+        })
     }
 
     fn sql(&self) -> String {
@@ -169,26 +191,37 @@ impl ScorePlan {
         );
         let columns = COLUMNS.join(", ");
         let labels = COLUMNS[1..].join(", ");
+        let record = self.comparison_record();
+        // Rows of one trace are merged first: one may have the output and another the expected text.
+        let compared = match (&record, self.merge_repeated) {
+            (None, _) => String::new(),
+            (Some(record), false) => format!(", {record} AS comparison_record"),
+            (Some(_), true) => ", actual, expected".to_owned(),
+        };
         let mut sql = format!(
-            "WITH embedded AS (SELECT position, trace_id, {columns}, {input} AS input_text, {output} AS output_text FROM traces)"
+            "WITH embedded AS (SELECT position, trace_id, {columns}, {input} AS input_text, {output} AS output_text{compared} FROM traces)"
         );
         let mut from = "embedded";
         let mut places = "position AS input_position, position AS output_position";
         if self.merge_repeated {
             use Later::{Replaces, ReplacesIfThere, Stays};
+            let mut columns = vec![
+                ("given_id", Stays),
+                ("session_id", ReplacesIfThere),
+                ("project_id", ReplacesIfThere),
+                ("started_at", Replaces),
+                ("started_at_nanos", Replaces),
+                ("name", Replaces),
+                ("environment", ReplacesIfThere),
+                ("input_text", ReplacesIfThere),
+                ("output_text", ReplacesIfThere),
+            ];
+            if record.is_some() {
+                columns.extend([("actual", ReplacesIfThere), ("expected", ReplacesIfThere)]);
+            }
             let rows = merged(
                 "embedded",
-                &[
-                    ("given_id", Stays),
-                    ("session_id", ReplacesIfThere),
-                    ("project_id", ReplacesIfThere),
-                    ("started_at", Replaces),
-                    ("started_at_nanos", Replaces),
-                    ("name", Replaces),
-                    ("environment", ReplacesIfThere),
-                    ("input_text", ReplacesIfThere),
-                    ("output_text", ReplacesIfThere),
-                ],
+                &columns,
                 ", max(position) FILTER (WHERE input_text IS NOT NULL) AS input_position, \
                  max(position) FILTER (WHERE output_text IS NOT NULL) AS output_position",
             );
@@ -205,13 +238,22 @@ impl ScorePlan {
         } else {
             "CAST(NULL AS DOUBLE)"
         };
+        let carried = if record.is_some() {
+            ", comparison_record"
+        } else {
+            ""
+        };
+        let compared = match (&record, self.merge_repeated) {
+            (Some(record), true) => format!(", {record} AS comparison_record"),
+            _ => carried.to_owned(),
+        };
         let join = match self.given_signals.is_empty() {
             true => format!("FROM {from} t"),
             // The signals are the build side of the hash join: they are few numbers, the traces are many.
             false => format!("FROM signals RIGHT JOIN {from} t ON signals.trace_id = t.trace_id"),
         };
         sql.push_str(&format!(
-            ", joined AS (SELECT t.trace_id, {}, {places}, input_text, output_text, \
+            ", joined AS (SELECT t.trace_id, {}, {places}, input_text, output_text{compared}, \
                {} AS confidence, {} AS tool_correctness, {} AS given_coherence, {} AS given_loop_detection {join})",
             COLUMNS.map(|c| format!("t.{c}")).join(", "),
             given("confidence"),
@@ -219,7 +261,7 @@ impl ScorePlan {
             given("coherence"),
             given("loop_detection"),
         ));
-        let record = match self.loop_detection {
+        let loops = match self.loop_detection {
             true => {
                 "CASE WHEN session_id IS NOT NULL THEN loop_record(output_text) OVER \
                  (PARTITION BY session_id, project_id ORDER BY started_at, started_at_nanos, trace_id) END"
@@ -231,9 +273,9 @@ impl ScorePlan {
             false => "given_coherence",
         };
         sql.push_str(&format!(
-            ", looped AS (SELECT *, {record} AS loop_record FROM joined), \
+            ", looped AS (SELECT *, {loops} AS loop_record FROM joined), \
              gaps AS (SELECT *, {gap} AS coherence_gap FROM looped) \
-             SELECT trace_id, {SHOWN_ID}, {labels}, input_position, output_position, coherence_gap, loop_record, \
+             SELECT trace_id, {SHOWN_ID}, {labels}, input_position, output_position, coherence_gap, loop_record{carried}, \
                confidence, coalesce(given_loop_detection, loop_score(loop_record)) AS loop_detection, \
                tool_correctness, {coherence} AS coherence, \
                given_coherence IS NOT NULL AS coherence_given, given_loop_detection IS NOT NULL AS loop_detection_given \

@@ -1,12 +1,14 @@
 //! Metrics: one file each, no I/O: plain functions over numbers, or, where a judge is asked, from the replies so far to
 //! the next question or the score. The registry lists them all.
-//! They give the scores that PandaProbe gives.
+//! They give the scores that PandaProbe gives, and those that compare an output with an expected one the scores that
+//! Regtrace gives.
 
 pub mod agent_consistency;
 pub mod agent_reliability;
 mod argument_correctness;
 pub mod checked;
 pub mod coherence;
+pub mod compared;
 pub mod comparison;
 mod confidence;
 pub mod factuality;
@@ -31,7 +33,8 @@ pub use judged_metric::{Judged, JudgedMetric, SYSTEM_MESSAGE, Stage, Step};
 pub use metadata::Metadata;
 pub use number::{clamp01, round4, stored_value};
 pub use registry::{
-    ALL, CONVERSATION, Level, Method, MetricInfo, find, judged, judged_metric, unjudged,
+    ALL, CONVERSATION, Level, Method, MetricInfo, comparing, find, judged, judged_metric,
+    of_traces_alone, unjudged,
 };
 pub use rules::{Gate, Rules};
 pub use signals::{SIGNALS, SessionSignals, SignalWeights, Signals, WeightError};

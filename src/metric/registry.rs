@@ -31,15 +31,18 @@ pub enum Method {
     Aggregate,
     /// By asking a judge model.
     Judge,
+    /// By holding the output against an expected one.
+    Comparison,
 }
 
 impl Method {
-    /// `embedding`, `aggregate` or `judge`.
+    /// `embedding`, `aggregate`, `judge` or `comparison`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Embedding => "embedding",
             Self::Aggregate => "aggregate",
             Self::Judge => "judge",
+            Self::Comparison => "comparison",
         }
     }
 }
@@ -76,6 +79,19 @@ impl MetricInfo {
             asks: Some(asks),
         }
     }
+
+    /// A metric of single traces that holds their output against an expected one.
+    pub(super) const fn comparing(name: &'static str, meaning: &'static str) -> Self {
+        Self {
+            name,
+            level: Level::Trace,
+            method: Method::Comparison,
+            default_threshold: super::comparison::DEFAULT_THRESHOLD,
+            inputs: &["output", "expected"],
+            meaning,
+            asks: None,
+        }
+    }
 }
 
 /// The metric of whole conversations: a judge reads each session once and scores it on several scales.
@@ -104,15 +120,29 @@ pub static ALL: &[&MetricInfo] = &[
     &super::confidence::INFO,
     &super::plan_adherence::INFO,
     &super::plan_quality::INFO,
+    &super::factuality::INFO,
+    &super::format::INFO,
+    &super::tone::INFO,
     &super::agent_reliability::INFO,
     &super::agent_consistency::INFO,
     &CONVERSATION_INFO,
 ];
 
-/// The metrics of a run that names none: all that need no judge.
-pub fn unjudged() -> impl Iterator<Item = &'static MetricInfo> {
+/// The metrics that need nothing but the traces themselves: `--metrics all`.
+pub fn of_traces_alone() -> impl Iterator<Item = &'static MetricInfo> {
     let all = ALL.iter().copied();
-    all.filter(|metric| metric.method != Method::Judge)
+    all.filter(|metric| metric.method != Method::Comparison)
+}
+
+/// The metrics of a run that names none: those that need nothing but the traces, and no judge.
+pub fn unjudged() -> impl Iterator<Item = &'static MetricInfo> {
+    of_traces_alone().filter(|metric| metric.method != Method::Judge)
+}
+
+/// The metrics that hold an output against an expected one.
+pub fn comparing() -> impl Iterator<Item = &'static MetricInfo> {
+    let all = ALL.iter().copied();
+    all.filter(|metric| metric.method == Method::Comparison)
 }
 
 /// The metrics of single traces that ask a judge.

@@ -41,6 +41,20 @@ impl Rules {
         self.wants(metric) || (local && self.wants_sessions())
     }
 
+    /// Whether any metric was asked for that holds outputs against expected ones.
+    pub fn compares(&self) -> bool {
+        self.metrics
+            .iter()
+            .filter_map(|m| super::find(m))
+            .any(|m| m.method == Method::Comparison)
+    }
+
+    /// Whether all metrics that were asked for do, so that no text is embedded and no model is needed.
+    pub fn only_compares(&self) -> bool {
+        let mut metrics = self.metrics.iter().filter_map(|m| super::find(m));
+        metrics.all(|m| m.method == Method::Comparison)
+    }
+
     /// The threshold in force for a metric.
     pub fn threshold(&self, metric: &str) -> f64 {
         let given = self.thresholds.get(metric).copied();

@@ -48,7 +48,8 @@ pub(crate) fn scores_schema() -> SchemaRef {
     ]))
 }
 
-/// The status of a session's score that would rest on no trace: there is nothing to score, and nothing failed.
+/// The status of a score that would rest on nothing, as that of a session without evaluable trace, or of a trace
+/// without an expected text: there is nothing to score, and nothing failed.
 pub(crate) const NO_EVIDENCE: &str = "NO_EVIDENCE";
 /// Of scores that the program made.
 pub(crate) const AUTOMATED: &str = "AUTOMATED";
@@ -64,7 +65,7 @@ pub(crate) struct ScoreRow<'a> {
     pub metric: &'a str,
     /// Unrounded score; `None` if the metric failed or the score was withheld.
     pub score_raw: Option<f64>,
-    /// `SUCCESS`, `FAILED` or `PENDING`.
+    /// `SUCCESS`, `FAILED`, `PENDING` or `NO_EVIDENCE`.
     pub status: &'a str,
     pub threshold: Option<f64>,
     pub passed: Option<bool>,
@@ -74,8 +75,19 @@ pub(crate) struct ScoreRow<'a> {
     pub environment: Option<&'a str>,
     /// Who made the score: `AUTOMATED` or `ANNOTATION`.
     pub source: &'a str,
-    /// The judge model of a judged metric; others have the embedding model of the run.
-    pub judge: Option<&'a str>,
+    /// What stands behind it.
+    pub made_by: MadeBy<'a>,
+}
+
+/// What stands behind a score.
+#[derive(Clone, Copy)]
+pub(crate) enum MadeBy<'a> {
+    /// The embedding model of the run.
+    LocalModel,
+    /// A judge model.
+    Judge(&'a str),
+    /// No model.
+    Nothing,
 }
 
 /// Builds batches of the scores table.
@@ -151,13 +163,16 @@ impl ScoreRows {
         self.evaluated_traces.append_option(row.evaluated_traces);
         self.source.append_value(row.source);
         self.environment.append_option(row.environment);
-        let labels = self.labels.as_ref().filter(|_| row.judge.is_none());
-        self.model
-            .append_option(row.judge.or(labels.map(|l| l.model.as_str())));
+        let is_local = matches!(row.made_by, MadeBy::LocalModel);
+        let labels = self.labels.as_ref().filter(|_| is_local);
+        self.model.append_option(match row.made_by {
+            MadeBy::Judge(model) => Some(model),
+            _ => labels.map(|l| l.model.as_str()),
+        });
         self.precision
             .append_option(labels.map(|l| l.precision.as_str()));
         self.text_modes
-            .append_option(self.text_mode.filter(|_| row.judge.is_none()));
+            .append_option(self.text_mode.filter(|_| is_local));
     }
 
     pub fn finish(mut self) -> Result<RecordBatch, arrow::error::ArrowError> {

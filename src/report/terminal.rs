@@ -308,6 +308,15 @@ fn write_problems(out: &mut String, s: &Summary, paint: Paint) -> std::fmt::Resu
     let flags = s.judge.as_ref().and_then(|j| j.passed_by_none.as_ref());
     lines
         .extend(flags.map(|flags| format!("nothing was judged: no trace passes {}", brief(flags))));
+    if s.traces_without_expected > 0 {
+        let compared = crate::metric::comparing().map(|metric| metric.name);
+        let compared = compared.filter(|name| s.metrics.iter().any(|m| m.name == *name));
+        lines.push(format!(
+            "{} no expected text: no {}, and in no mean",
+            counted(s.traces_without_expected, "trace has", "traces have"),
+            compared.collect::<Vec<_>>().join(", no "),
+        ));
+    }
     for (metric, count) in &s.sessions_without_evidence {
         lines.push(format!(
             "{} with nothing to make {metric} of{}",

@@ -67,6 +67,7 @@ fn make(request: &AggregateRequest, making: &mut Making) -> Result<(Summary, Pat
         columns: TraceColumns {
             input: false,
             output: false,
+            compared: false,
             session_required: true,
             signals,
         },

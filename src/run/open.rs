@@ -51,7 +51,10 @@ pub fn rules(job: &Job) -> Result<Rules, SettingsError> {
         None => crate::metric::unjudged()
             .map(|m| m.name.to_owned())
             .collect(),
-        Some(names) if names == &["all"] => ALL.iter().map(|m| m.name.to_owned()).collect(),
+        // Whoever asks for all metrics of traces has not said that there are expected texts.
+        Some(names) if names == &["all"] => crate::metric::of_traces_alone()
+            .map(|m| m.name.to_owned())
+            .collect(),
         Some(names) if names.is_empty() => {
             return wrong("--metrics: name at least one metric".into());
         }
@@ -162,7 +165,7 @@ pub fn column_map(job: &Job) -> Result<ColumnMap, SettingsError> {
     let map = map.with_time_unit(job.time_unit);
     match map.unknown_json_columns().first() {
         Some(column) => wrong(format!(
-            "--json-columns {column}: only the columns of input and output can be JSON; map `{column}` to one of them with --map"
+            "--json-columns {column}: only the columns of input, output and expected can be JSON; map `{column}` to one of them with --map"
         )),
         None => Ok(map),
     }

@@ -88,7 +88,7 @@ pub fn plan(request: &ScoreRequest, judge: &JudgeRequest) -> Result<PlanSummary,
         Some(condition) => {
             let passes = Passes {
                 request,
-                service: load_service(&request.engine, work.path())?,
+                service: Some(load_service(&request.engine, work.path())?),
                 documents: Arc::clone(&documents),
                 targets,
             };

@@ -13,6 +13,7 @@ use super::{EngineRequest, Retry, load_service, worst};
 use crate::embed::{EmbeddingCounts, EmbeddingService};
 use crate::job::RequestRecord;
 use crate::metric::{ALL, CONVERSATION, Rules};
+use crate::model::Model;
 use crate::output::{Distributions, RunDirectory, RunError, manifest};
 use crate::run::judging::request::JudgeRequest;
 use crate::run::judging::traces;
@@ -146,7 +147,9 @@ fn make(
     let rules = &request.rules;
     let columns = TraceColumns {
         input: rules.computes("coherence"),
-        output: true,
+        // A document that is only compared is read as it is.
+        output: !rules.only_compares(),
+        compared: rules.compares(),
         session_required: rules.wants("loop_detection")
             || rules.wants_sessions()
             || rules.wants(CONVERSATION),
@@ -196,13 +199,18 @@ fn make(
     retry_conversations::prepare(request, &documents)?;
     making.stages.end("open and check");
 
-    progress.enter("loading the model");
-    let service = load_service(&request.engine, &run.work())?;
-    let _ = progress.service.set(Arc::clone(&service));
-    if let Some(retry) = request.retry() {
-        retry.check_model(&service)?;
+    let mut service = None;
+    if !rules.only_compares() {
+        progress.enter("loading the model");
+        let loaded = load_service(&request.engine, &run.work())?;
+        let _ = progress.service.set(Arc::clone(&loaded));
+        if let Some(retry) = request.retry() {
+            retry.check_model(&loaded)?;
+        }
+        making.stages.end("load model");
+        service = Some(loaded);
     }
-    making.stages.end("load model");
+    let counts = || service.as_ref().map(|service| service.counts());
 
     let runtime = runtime(request.engine.threads)?;
     let mut given = match &request.signals {
@@ -219,7 +227,7 @@ fn make(
     }
     let passes = Passes {
         request,
-        service: Arc::clone(&service),
+        service: service.clone(),
         documents,
         targets,
     };
@@ -230,7 +238,7 @@ fn make(
             progress.enter("judging");
             let judged = runtime.block_on(passes.judge(judge, judges, &files, &given, &run))?;
             // What the condition embedded is counted once, by the pass that writes.
-            texts_seen_before = service.counts().texts;
+            texts_seen_before = counts().unwrap_or_default().texts;
             making.stages.end("judge");
             Some(judged)
         }
@@ -258,12 +266,20 @@ fn make(
     if let Some(conversations) = &conversations {
         conversations.scores.append(&run)?;
     }
-    service.finish();
-    let mut counts = service.counts();
+    if let Some(service) = &service {
+        service.finish();
+    }
+    let mut counts = counts().unwrap_or_default();
     counts.texts -= texts_seen_before;
-    making
-        .stages
-        .end_as_two("embed", counts.embed_seconds, "read, score and write");
+    match &service {
+        None => making.stages.end("read, score and write"),
+        Some(_) => {
+            let seconds = counts.embed_seconds;
+            making
+                .stages
+                .end_as_two("embed", seconds, "read, score and write");
+        }
+    }
 
     progress.enter("writing the report");
     let unmatched = given_ids.len() as u64 - traces.with_given_signals;
@@ -290,10 +306,13 @@ fn make(
         let worst = worst::read(&run, &source, &summary.worst_sessions, rules)?;
         making.stages.end("read worst sessions");
         summary.stages.clone_from(&making.stages.list);
-        write_report(page, request, &run, &source, &service, &summary, &worst)?;
+        let model = service.as_deref().map(EmbeddingService::model);
+        write_report(page, request, &run, &source, model, &summary, &worst)?;
     }
     let origins = manifest::Origins {
-        model: manifest::model(&service, request.engine.model.as_deref()),
+        model: service.as_ref().map_or(serde_json::Value::Null, |service| {
+            manifest::model(service, request.engine.model.as_deref())
+        }),
         judge: judge.as_ref().map(|(judge, _)| judge.described()).into(),
         signals: request.signals.as_deref(),
         request: serde_json::json!(record),
@@ -331,19 +350,20 @@ fn write_report(
     request: &ScoreRequest,
     run: &RunDirectory,
     source: &TraceSource,
-    service: &EmbeddingService,
+    model: Option<&Model>,
     summary: &Summary,
     worst: &[ShownSession],
 ) -> Result<(), RunError> {
-    let model = service.model();
     let facts = PageFacts {
         title: request
             .out
             .file_name()
             .map_or_else(|| "run".into(), |n| n.to_string_lossy().into_owned()),
-        model: Some((model.name.clone(), model.sha256.clone())),
-        precision: model.encoder.precision().into(),
-        device: model.encoder.device(),
+        model: model.map(|model| (model.name.clone(), model.sha256.clone())),
+        precision: model
+            .map_or("none", |model| model.encoder.precision())
+            .into(),
+        device: model.map_or_else(|| "none".into(), |model| model.encoder.device()),
         inputs: source
             .files()
             .map(|f| f.path.display().to_string())
@@ -390,6 +410,7 @@ fn summarise(
         rows_left_out: left_out,
         failed_signals: traces.failed_signals,
         pending_signals: traces.pending_signals,
+        traces_without_expected: traces.without_expected,
         sessions_without_evidence: sessions.without_evidence.clone(),
         evidence_required: rules.null_without_evidence,
         texts: embedding.texts,

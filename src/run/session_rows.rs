@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::trace_rows::column;
 use crate::metric::{Rules, SignalWeights, round4};
 use crate::output::score_rows::{
-    AUTOMATED, ModelLabel, NO_EVIDENCE, ScoreRow, ScoreRows, scores_schema,
+    AUTOMATED, MadeBy, ModelLabel, NO_EVIDENCE, ScoreRow, ScoreRows, scores_schema,
 };
 use crate::output::table_writer::{TableWriter, part_path};
 use crate::output::{Distributions, RunDirectory, RunError, Status, WorstSession, WorstStep};
@@ -210,7 +210,7 @@ impl SessionRows {
                     evaluated_traces: Some(scored.evaluated),
                     environment: None,
                     source: AUTOMATED,
-                    judge: None,
+                    made_by: MadeBy::LocalModel,
                 });
             }
             let flagged = metrics[0].1.as_ref().and_then(|m| m.flagged(row));

@@ -16,6 +16,7 @@ use crate::engine::{
 };
 use crate::judge::JudgeService;
 use crate::metric::SIGNALS;
+use crate::metric::compared::Comparing;
 use crate::output::score_rows::ModelLabel;
 use crate::output::{RunDirectory, RunError};
 use crate::run::ScoreRequest;
@@ -94,7 +95,8 @@ pub(super) struct Judged {
 /// The passes over the traces of a run, and what they have in common.
 pub(super) struct Passes<'r> {
     pub request: &'r ScoreRequest,
-    pub service: Arc<EmbeddingService>,
+    /// None where no text is embedded.
+    pub service: Option<Arc<EmbeddingService>>,
     pub documents: Arc<DocumentSource>,
     /// The traces of the targets; none are all traces.
     pub targets: Option<Arc<HashSet<String>>>,
@@ -108,13 +110,14 @@ impl Passes<'_> {
         source: Arc<TraceSource>,
         given: &GivenSignals,
         (coherence, loop_detection): (bool, bool),
+        comparing: [Option<f64>; 3],
     ) -> Result<(SessionContext, DataFrame), RunError> {
         let (request, rules) = (self.request, &self.request.rules);
         let context = engine_session(&EngineOptions {
             threads: request.engine.threads,
             memory: request.engine.plan_memory(),
             spill_folder,
-            embedding: Some(Arc::clone(&self.service)),
+            embedding: self.service.clone(),
             window: rules.window,
             weights: rules.weights.clone(),
             text_mode: rules.text_mode,
@@ -129,6 +132,7 @@ impl Passes<'_> {
             given_signals: given.names.clone(),
             coherence,
             loop_detection,
+            comparing,
         };
         let frame = plan.scored(&context).await?;
         Ok((context, frame))
@@ -249,6 +253,7 @@ impl Passes<'_> {
         let columns = TraceColumns {
             input: signals.0,
             output: true,
+            compared: false,
             session_required: false,
             signals: Vec::new(),
         };
@@ -263,7 +268,13 @@ impl Passes<'_> {
             Some(targets) => source.keep_only(Arc::clone(targets)),
         };
         let (_context, frame) = self
-            .scored(spill_folder.to_owned(), Arc::new(source), given, signals)
+            .scored(
+                spill_folder.to_owned(),
+                Arc::new(source),
+                given,
+                signals,
+                [None; 3],
+            )
             .await?;
         let condition = frame.parse_sql_expr(condition).map_err(wrong)?;
         let frame = frame.filter(condition).map_err(wrong)?;
@@ -289,15 +300,21 @@ impl Passes<'_> {
         judgements: Option<Judgements>,
     ) -> Result<(TraceCounts, SessionCounts), RunError> {
         let rules = &self.request.rules;
-        let labels = ModelLabel {
-            model: self.service.model().name.clone(),
-            precision: self.service.model().encoder.precision().into(),
-        };
+        let labels = self.service.as_ref().map(|service| ModelLabel {
+            model: service.model().name.clone(),
+            precision: service.model().encoder.precision().into(),
+        });
         let signals = (
             rules.computes("coherence"),
             rules.computes("loop_detection"),
         );
-        let (context, frame) = self.scored(run.work(), source, given, signals).await?;
+        let comparing = Comparing::ALL.map(|metric| {
+            let name = metric.name();
+            rules.wants(name).then(|| rules.threshold(name))
+        });
+        let (context, frame) = self
+            .scored(run.work(), source, given, signals, comparing)
+            .await?;
         let scored = frame.create_physical_plan().await?;
         tracing::debug!(plan = %datafusion::physical_plan::displayable(scored.as_ref()).indent(false), "plan of traces");
 
@@ -306,8 +323,7 @@ impl Passes<'_> {
             .map(|(name, _)| *name)
             .filter(|name| rules.computes(name) || given.names.iter().any(|n| n == name));
         let expected = expected.map(str::to_owned).collect();
-        let trace_rows =
-            TraceRows::create(run, rules, Some(labels.clone()), given_ids, judgements)?;
+        let trace_rows = TraceRows::create(run, rules, labels.clone(), given_ids, judgements)?;
         let (sender, writer) = trace_rows.on_own_thread()?;
         let tap = Arc::new(Tap::new(scored, move |batch| {
             // The writer only stops listening when it has failed; its own error is the one to report.
@@ -322,7 +338,7 @@ impl Passes<'_> {
         };
         let table = Arc::clone(&tap);
         let frame = sessions.sessions(&context, table).await?;
-        let mut session_rows = SessionRows::create(run, rules, Some(labels))?;
+        let mut session_rows = SessionRows::create(run, rules, labels)?;
         let ran = for_each_batch(frame, |batch| {
             session_rows.write(&batch).map_err(crate::engine::external)
         })

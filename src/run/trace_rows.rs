@@ -16,17 +16,18 @@ use arrow::error::ArrowError;
 use plan_columns::PlanColumns;
 pub(super) use plan_columns::column;
 use recent_ids::RecentIds;
-use scored::{Labels, Scored, push_member, push_reused};
-use table::{TraceColumns, traces_schema};
+use scored::{Labels, Scored, push_compared, push_member, push_reused};
+use table::{TraceColumns, comparing, traces_schema};
 
-use crate::engine::unpack_loop_record;
+use crate::engine::{unpack_comparison_record, unpack_loop_record};
 use crate::metric::Rules;
 use crate::metric::agent_reliability::step_risk;
 use crate::metric::coherence::Coherence;
+use crate::metric::compared::{Compared, Comparing};
 use crate::metric::round4;
 use crate::output::Status;
 use crate::output::score_rows::{
-    ANNOTATION, AUTOMATED, ModelLabel, ScoreRow, ScoreRows, scores_schema,
+    ANNOTATION, AUTOMATED, MadeBy, ModelLabel, ScoreRow, ScoreRows, scores_schema,
 };
 use crate::output::table_writer::TableWriter;
 use crate::output::{Distributions, FailureSummary, RunDirectory, RunError};
@@ -42,6 +43,8 @@ pub(super) struct TraceCounts {
     /// Whether the plan merges rows of one trace id; it must not lose any otherwise.
     pub merged: bool,
     pub pending_signals: u64,
+    /// Traces without an expected text, where outputs are compared with one.
+    pub without_expected: u64,
     pub distributions: Distributions,
     /// How often a metric failed with a code, and the reason of the first time.
     failures: BTreeMap<(String, String), (u64, String)>,
@@ -89,6 +92,8 @@ pub(super) struct TraceRows {
     /// Trace ids with given signals.
     given: HashSet<String>,
     judgements: Option<Judgements>,
+    /// Metrics that compare outputs with expected texts.
+    comparing: Vec<Comparing>,
     session: RecentIds,
     counts: TraceCounts,
 }
@@ -115,13 +120,14 @@ impl TraceRows {
             place("output_position"),
         ]));
         Ok(Self {
-            traces: TableWriter::create(run.path(), "traces", traces_schema())?,
+            traces: TableWriter::create(run.path(), "traces", traces_schema(rules))?,
             scores: TableWriter::create(run.path(), "scores", scores_schema())?,
             places: TableWriter::create(&run.work(), PLACES, places)?,
             rules: rules.clone(),
             labels,
             given,
             judgements,
+            comparing: comparing(rules).collect(),
             session: RecentIds::new(rules.window),
             counts: TraceCounts::default(),
         })
@@ -169,7 +175,7 @@ impl TraceRows {
     fn convert(&mut self, batch: &RecordBatch) -> Result<(RecordBatch, RecordBatch), ArrowError> {
         let plan = PlanColumns::of(batch)?;
         let mut scores = ScoreRows::new(self.labels.clone(), &self.rules);
-        let mut traces = TraceColumns::new();
+        let mut traces = TraceColumns::new(&self.rules);
         let mut details = String::new();
         for row in 0..batch.num_rows() {
             let trace = plan.labels(row);
@@ -183,6 +189,10 @@ impl TraceRows {
             let coherence = self.push_coherence(&plan, row, trace, &mut scores, &mut details);
             let loops = self.push_loops(&plan, row, trace, &mut scores, &mut details)?;
             self.session.push(trace.trace_id);
+            let compared = match self.comparing.is_empty() {
+                true => Vec::new(),
+                false => self.push_comparisons(&plan, row, trace, &mut scores, &mut details)?,
+            };
             let judgements = match &self.judgements {
                 None => Vec::new(),
                 Some(store) => store
@@ -207,9 +217,9 @@ impl TraceRows {
                 _ => Status::Failed,
             };
             let risk = step_risk(&plan.signals(row), &self.rules.weights);
-            traces.push(&judgements, risk, ended, &details);
+            traces.push(&judgements, &compared, risk, ended, &details);
         }
-        Ok((traces.finish(batch)?, scores.finish()?))
+        Ok((traces.finish(batch, &self.rules)?, scores.finish()?))
     }
 
     fn push_coherence(
@@ -292,6 +302,41 @@ impl TraceRows {
         Ok(scored.status())
     }
 
+    /// What outputs were compared with expected texts for; empty without an expected text.
+    fn push_comparisons(
+        &mut self,
+        plan: &PlanColumns<'_>,
+        row: usize,
+        trace: Labels<'_>,
+        scores: &mut ScoreRows,
+        details: &mut String,
+    ) -> Result<Vec<Compared>, ArrowError> {
+        let compared = match plan.comparison_record(row) {
+            None => Vec::new(),
+            Some(record) => unpack_comparison_record(record)
+                .ok_or_else(|| ArrowError::ParseError("unreadable comparison record".into()))?,
+        };
+        self.counts.without_expected += u64::from(compared.is_empty());
+        let mut metadata = String::new();
+        for metric in &self.comparing {
+            let name = metric.name();
+            let threshold = self.rules.threshold(name);
+            let compared = compared.iter().find(|one| one.metric() == *metric);
+            metadata.clear();
+            let distribution = self.counts.distributions.of(name);
+            match compared {
+                Some(compared) => {
+                    distribution.add(round4(compared.score()), threshold);
+                    compared.push_metadata(threshold, &mut metadata);
+                }
+                None => metadata.push_str(r#"{"note":"no_expected_text"}"#),
+            }
+            push_member(details, name, &metadata);
+            push_compared(scores, name, compared, threshold, trace, &metadata);
+        }
+        Ok(compared)
+    }
+
     fn push_judgement(&mut self, scores: &mut ScoreRows, judgement: &Judgement, trace: Labels<'_>) {
         if judgement.score.is_none() && judgement.status == Status::Failed {
             self.counts.fail(&judgement.metric, &judgement.reason);
@@ -322,7 +367,7 @@ impl TraceRows {
                 true => ANNOTATION,
                 false => AUTOMATED,
             },
-            judge: Some(&judgement.model),
+            made_by: MadeBy::Judge(&judgement.model),
         });
     }
 }

@@ -48,6 +48,9 @@ pub struct Summary {
     pub sessions_without_evidence: BTreeMap<String, u64>,
     /// Whether such sessions have no score; else they have 1.0, as in PandaProbe, and count in means.
     pub evidence_required: bool,
+    /// Traces without an expected text, which metrics that compare with one can't score.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub traces_without_expected: u64,
     /// Non-empty texts seen.
     pub texts: u64,
     /// Distinct texts among them.
@@ -79,6 +82,12 @@ pub struct Summary {
     pub stages: Vec<(String, f64)>,
 }
 
+/// Most runs compare nothing, and say nothing of it.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 impl Summary {
     /// Whether every gate was passed.
     pub fn gates_passed(&self) -> bool {
@@ -100,7 +109,12 @@ impl Summary {
         })
     }
 
-    /// Whether everything that was read was scored.
+    /// Whether outputs were to be compared with expected texts, and no trace has one.
+    pub fn compared_nothing(&self) -> bool {
+        self.traces > 0 && self.traces_without_expected == self.traces
+    }
+
+    /// Whether everything that was read was scored. Some traces may lack an expected text, but not all.
     pub fn complete(&self) -> bool {
         let conversations = self.judge.as_ref().and_then(|j| j.conversations.as_ref());
         conversations.is_none_or(ConversationSummary::complete)
@@ -108,6 +122,7 @@ impl Summary {
             && self.failed_signals == 0
             && self.pending_signals == 0
             && self.unreadable_files == 0
+            && !self.compared_nothing()
     }
 }
 

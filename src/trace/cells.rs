@@ -47,7 +47,17 @@ pub(super) struct Row<'a> {
     pub environment: Option<Cow<'a, [u8]>>,
     pub input: TextCell<'a>,
     pub output: TextCell<'a>,
+    pub expected: TextCell<'a>,
     pub signals: &'a [Option<f64>],
+}
+
+/// What the text of a cell is for.
+#[derive(Clone, Copy)]
+enum Shape {
+    /// To be embedded: of a document, what the text mode says.
+    ToEmbed,
+    /// To be compared: a document as it is.
+    ToCompare,
 }
 
 /// What happened to rows, beside being kept or quarantined.
@@ -73,6 +83,8 @@ pub(super) struct BatchBuilder {
     environment: StringBuilder,
     input: Option<StringViewBuilder>,
     output: Option<StringViewBuilder>,
+    /// Output and expected text to compare.
+    compared: Option<[StringViewBuilder; 2]>,
     signals: Vec<Float64Builder>,
     text_mode: TextMode,
     /// The traces wanted; none wants all.
@@ -116,6 +128,9 @@ impl BatchBuilder {
             environment: StringBuilder::new(),
             input: columns.input.then(StringViewBuilder::new),
             output: columns.output.then(StringViewBuilder::new),
+            compared: columns
+                .compared
+                .then(|| [StringViewBuilder::new(), StringViewBuilder::new()]),
             signals: columns
                 .signals
                 .iter()
@@ -187,8 +202,19 @@ impl BatchBuilder {
         // Labels for reports only: a broken one is no reason to set the row aside.
         let name = row.name.as_deref().map(String::from_utf8_lossy);
         let environment = row.environment.as_deref().map(String::from_utf8_lossy);
-        let input = self.text("input", &row.input)?;
-        let output = self.text("output", &row.output)?;
+        let text = |column: &'static str, cell| self.text(column, cell, Shape::ToEmbed);
+        let input = text("input", &row.input)?;
+        let output = match &self.output {
+            Some(_) => text("output", &row.output)?,
+            None => None,
+        };
+        let compared = match &self.compared {
+            Some(_) => [
+                self.text("output", &row.output, Shape::ToCompare)?,
+                self.text("expected", &row.expected, Shape::ToCompare)?,
+            ],
+            None => [None, None],
+        };
 
         // The last columns of the schema.
         let names = self.schema.fields().iter().rev();
@@ -232,6 +258,11 @@ impl BatchBuilder {
                 builder.append_option(text);
             }
         }
+        let builders = self.compared.iter_mut().flatten();
+        for (builder, text) in builders.zip(compared) {
+            self.bytes += text.as_deref().map_or(0, str::len);
+            builder.append_option(text);
+        }
         for (builder, signal) in self.signals.iter_mut().zip(row.signals) {
             let finite = signal.filter(|s| s.is_finite());
             self.notes.non_finite_signals += u64::from(signal.is_some() && finite.is_none());
@@ -244,11 +275,12 @@ impl BatchBuilder {
         &self,
         column: &'static str,
         cell: &'a TextCell<'a>,
+        shape: Shape,
     ) -> Result<Option<Cow<'a, str>>, Rejected> {
-        let of_value = |value: &Json| match (value, self.text_mode) {
-            (Json::Null, _) => None,
-            (value, TextMode::Compat) => Some(Cow::Owned(to_text(value))),
-            (value, TextMode::Content) => Some(Cow::Owned(content_of(value))),
+        let of_value = |value: &Json| match (value, shape, self.text_mode) {
+            (Json::Null, ..) => None,
+            (value, Shape::ToEmbed, TextMode::Content) => Some(Cow::Owned(content_of(value))),
+            (value, ..) => Some(Cow::Owned(to_text(value))),
         };
         let too_long = |length: usize| Rejected {
             column,
@@ -264,7 +296,11 @@ impl BatchBuilder {
                     code: Code::InvalidJson,
                     reason: e.to_string(),
                 })?;
-                Ok(of_value(&value))
+                match (&value, shape) {
+                    (Json::Null | Json::String(_), _) | (_, Shape::ToEmbed) => Ok(of_value(&value)),
+                    // As it is written: its length counts, and its numbers.
+                    (_, Shape::ToCompare) => Ok(Some(Cow::Borrowed(utf8(column, bytes)?))),
+                }
             }
             TextCell::Bytes(bytes, _) => Ok(Some(Cow::Borrowed(utf8(column, bytes)?))),
             TextCell::Value(value) => match of_value(value) {
@@ -291,7 +327,12 @@ impl BatchBuilder {
             Arc::new(self.name.finish()),
             Arc::new(self.environment.finish()),
         ];
-        for mut texts in [self.input, self.output].into_iter().flatten() {
+        let compared = self.compared.into_iter().flatten();
+        for mut texts in [self.input, self.output]
+            .into_iter()
+            .flatten()
+            .chain(compared)
+        {
             columns.push(Arc::new(texts.finish()));
         }
         for mut signal in self.signals {

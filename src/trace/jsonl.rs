@@ -1,6 +1,6 @@
 //! JSON Lines files as traces: one object a line.
 //!
-//! `input` and `output` are JSON values: a string is its content, anything else is serialised. A
+//! `input`, `output` and `expected` are JSON values: a string is its content, anything else is serialised. A
 //! column declared with `--json-columns` holds JSON text inside its strings.
 
 use std::borrow::Cow;
@@ -156,7 +156,8 @@ pub(super) fn check_columns(
         ("started_at", true),
         ("session_id", wanted.session_required),
         ("input", wanted.input),
-        ("output", wanted.output),
+        ("output", wanted.output || wanted.compared),
+        ("expected", wanted.compared),
     ];
     let missing = needed
         .iter()
@@ -257,7 +258,8 @@ impl Line {
             name: label("name"),
             environment: label("environment"),
             input: text(wanted.input, "input"),
-            output: text(wanted.output, "output"),
+            output: text(wanted.output || wanted.compared, "output"),
+            expected: text(wanted.compared, "expected"),
             signals,
         }
     }

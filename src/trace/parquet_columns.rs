@@ -22,6 +22,7 @@ pub(super) struct FoundColumns {
     pub environment: Option<usize>,
     pub input: Option<(usize, TextEncoding)>,
     pub output: Option<(usize, TextEncoding)>,
+    pub expected: Option<(usize, TextEncoding)>,
     pub signals: Vec<Option<usize>>,
 }
 
@@ -36,7 +37,7 @@ impl FoundColumns {
             self.environment,
         ]
         .into_iter()
-        .chain([self.input.map(|(i, _)| i), self.output.map(|(i, _)| i)])
+        .chain([self.input, self.output, self.expected].map(|text| text.map(|(i, _)| i)))
         .chain(self.signals.iter().copied())
         .flatten()
     }
@@ -93,7 +94,11 @@ pub(super) fn find_columns(
     map: &ColumnMap,
 ) -> Result<FoundColumns, TraceError> {
     let present: Vec<String> = schema.fields().iter().map(|f| f.name().clone()).collect();
-    let wanted_names = CANONICAL.iter().map(|canonical| map.column(canonical));
+    // What is no trace's own column is looked at only where it is wanted.
+    let wanted_names = CANONICAL
+        .iter()
+        .filter(|canonical| **canonical != "expected" || wanted.compared);
+    let wanted_names = wanted_names.map(|canonical| map.column(canonical));
     for name in wanted_names.chain(wanted.signals.iter().map(String::as_str)) {
         if present.iter().filter(|p| *p == name).count() > 1 {
             return Err(TraceError::ColumnType {
@@ -213,7 +218,14 @@ pub(super) fn find_columns(
         name: optional("name")?.filter(|&at| label(data_type(at))),
         environment: optional("environment")?.filter(|&at| label(data_type(at))),
         input: if wanted.input { text("input")? } else { None },
-        output: if wanted.output { text("output")? } else { None },
+        output: match wanted.output || wanted.compared {
+            true => text("output")?,
+            false => None,
+        },
+        expected: match wanted.compared {
+            true => text("expected")?,
+            false => None,
+        },
         signals: Vec::new(),
     };
     for signal in &wanted.signals {

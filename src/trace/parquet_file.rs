@@ -417,6 +417,7 @@ impl ParquetFile {
             environment: column(self.columns.environment),
             input: text(self.columns.input),
             output: text(self.columns.output),
+            expected: text(self.columns.expected),
             signals,
         })
     }
@@ -444,6 +445,7 @@ pub(super) struct FoundBatch<'b> {
     environment: Option<&'b ArrayRef>,
     input: Option<(&'b ArrayRef, TextEncoding)>,
     output: Option<(&'b ArrayRef, TextEncoding)>,
+    expected: Option<(&'b ArrayRef, TextEncoding)>,
     signals: Vec<Option<ArrayRef>>,
 }
 
@@ -467,6 +469,7 @@ impl FoundBatch<'_> {
             environment: self.environment.and_then(|c| identifier(c, row)),
             input: text_cell(self.input, row),
             output: text_cell(self.output, row),
+            expected: text_cell(self.expected, row),
             signals,
         }
     }

@@ -19,7 +19,11 @@ pub const CANONICAL: &[&str] = &[
     "environment",
     "input",
     "output",
+    "expected",
 ];
+
+/// Those of them that hold texts.
+const TEXTS: [&str; 3] = ["input", "output", "expected"];
 
 /// Further members of a trace, which judges and filters look at; they can be mapped too.
 const OF_DOCUMENTS: &[&str] = &[
@@ -33,6 +37,8 @@ pub struct TraceColumns {
     pub input: bool,
     /// Read `output`.
     pub output: bool,
+    /// Read `output` and `expected` as texts to compare: documents as they are, whatever the text mode.
+    pub compared: bool,
     /// `session_id` must be there (it may be null in rows).
     pub session_required: bool,
     /// Numeric columns to read beside: trace signals, by name.
@@ -45,6 +51,7 @@ impl TraceColumns {
         Self {
             input: false,
             output: false,
+            compared: false,
             session_required: false,
             signals: Vec::new(),
         }
@@ -54,7 +61,8 @@ impl TraceColumns {
     pub(super) fn names<'c>(&'c self, map: &'c ColumnMap) -> Vec<&'c str> {
         let canonical = CANONICAL.iter().filter(|name| match **name {
             "input" => self.input,
-            "output" => self.output,
+            "output" => self.output || self.compared,
+            "expected" => self.compared,
             _ => true,
         });
         let canonical = canonical.map(|name| map.column(name));
@@ -141,13 +149,13 @@ impl ColumnMap {
     /// The same, with columns (either name) whose cells are plain text although they may look like JSON.
     ///
     /// # Errors
-    /// A message naming a column that is neither input nor output, or that was declared to hold JSON.
+    /// A message naming a column that is no text, or that was declared to hold JSON.
     pub fn with_text(mut self, columns: impl IntoIterator<Item = String>) -> Result<Self, String> {
         for column in columns {
             let of = |c: &&str| column == **c || column == self.column(c);
-            let Some(canonical) = ["input", "output"].iter().copied().find(|c| of(c)) else {
+            let Some(canonical) = TEXTS.iter().copied().find(|c| of(c)) else {
                 return Err(format!(
-                    "{column}: only the columns of input and output are texts; map `{column}` to one of them with --map"
+                    "{column}: only the columns of input, output and expected are texts; map `{column}` to one of them with --map"
                 ));
             };
             if self.is_json(canonical) {
@@ -173,16 +181,12 @@ impl ColumnMap {
         self.json.contains(canonical) || self.json.contains(self.column(canonical))
     }
 
-    /// Declared JSON columns that are neither input nor output.
+    /// Declared JSON columns that are no texts.
     pub fn unknown_json_columns(&self) -> Vec<&str> {
         self.json
             .iter()
             .map(String::as_str)
-            .filter(|name| {
-                !["input", "output"]
-                    .iter()
-                    .any(|c| name == c || *name == self.column(c))
-            })
+            .filter(|name| !TEXTS.iter().any(|c| name == c || *name == self.column(c)))
             .collect()
     }
 }
@@ -227,6 +231,7 @@ pub(super) fn missing_column(
 /// | `started_at_nanos` | 0 to 999: what a nanosecond source has beyond |
 /// | `name`, `environment` | as found |
 /// | `input`, `output` | text; null and JSON null are null |
+/// | `actual`, `expected` | output and expected text to compare; null and JSON null are null |
 /// | signals | Float64, NaN read as null |
 pub fn canonical_schema(columns: &TraceColumns) -> SchemaRef {
     let mut fields = vec![
@@ -244,7 +249,12 @@ pub fn canonical_schema(columns: &TraceColumns) -> SchemaRef {
         Field::new("name", DataType::Utf8, true),
         Field::new("environment", DataType::Utf8, true),
     ];
-    for (wanted, name) in [(columns.input, "input"), (columns.output, "output")] {
+    for (wanted, name) in [
+        (columns.input, "input"),
+        (columns.output, "output"),
+        (columns.compared, "actual"),
+        (columns.compared, "expected"),
+    ] {
         if wanted {
             fields.push(Field::new(name, DataType::Utf8View, true));
         }

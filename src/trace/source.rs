@@ -208,6 +208,11 @@ impl TraceSource {
         self.options.map.is_text(canonical)
     }
 
+    /// Whether `output` is read for more than to be compared.
+    pub(super) fn reads_output(&self) -> bool {
+        self.options.columns.output
+    }
+
     /// Whether no file has a row. Of JSON Lines files, lines of white space are none.
     pub fn is_empty(&self) -> bool {
         self.files.iter().all(|(file, opened)| match opened {

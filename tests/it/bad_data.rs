@@ -359,6 +359,7 @@ fn no_prefix_and_no_flipped_byte_of_a_file_is_fatal() {
             columns: TraceColumns {
                 input: true,
                 output: true,
+                compared: false,
                 session_required: true,
                 signals: Vec::new(),
             },

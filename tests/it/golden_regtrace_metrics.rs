@@ -105,16 +105,6 @@ fn mode(row: &Value) -> FactualityMode {
     }
 }
 
-fn path_name(path: Path) -> &'static str {
-    match path {
-        Path::Skipped => "skipped",
-        Path::Json => "json",
-        Path::JsonError => "json_error",
-        Path::Ngram => "ngram",
-        Path::Containment => "containment",
-    }
-}
-
 /// The parts that these maps switch on and weigh; what they leave out counts as by default.
 fn parts<const N: usize>(names: [&str; N], enabled: &Value, weights: &Value) -> [Part; N] {
     for map in [enabled, weights] {
@@ -171,7 +161,7 @@ fn golden_regtrace_factuality_without_a_judge() {
             let threshold = number(&row, "threshold");
             let found = shallow(actual, expected, &[], threshold, &rules, &mut workspace);
             let mut got = score_and_passed(&found.checked);
-            got["path"] = path_name(found.path).into();
+            got["path"] = found.path.name().into();
             got["details"] = details(&found.checked);
             got
         });

@@ -12,6 +12,7 @@
 mod bad_data;
 mod cache;
 mod choosing;
+mod comparisons;
 mod golden_conversation;
 mod golden_evalset_criteria;
 mod golden_evalset_files;
@@ -20,6 +21,7 @@ mod golden_evalset_scenarios;
 mod golden_judges;
 mod golden_metrics;
 mod golden_models;
+mod golden_regtrace_columns;
 mod golden_regtrace_metrics;
 mod golden_regtrace_suite;
 mod golden_sessions;

@@ -369,6 +369,9 @@ fn metrics_are_listed_and_help_is_there() {
             "confidence",
             "plan_adherence",
             "plan_quality",
+            "factuality",
+            "format",
+            "tone",
             "agent_reliability",
             "agent_consistency",
             "conversation"

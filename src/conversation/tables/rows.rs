@@ -11,7 +11,7 @@ use crate::conversation::tables::judged_columns::{Columns, RunFacts, TABLES};
 use crate::conversation::{ConversationRequest, RunSummary, Verdict};
 use crate::metric::{CONVERSATION, Rules};
 use crate::output::columns::{batch_of, not_built, schema_of};
-use crate::output::score_rows::{AUTOMATED, ScoreRow, ScoreRows, scores_schema};
+use crate::output::score_rows::{AUTOMATED, MadeBy, ScoreRow, ScoreRows, scores_schema};
 use crate::output::table_writer::{TableWriter, part_path};
 use crate::output::{RunDirectory, RunError};
 
@@ -135,7 +135,7 @@ fn push_score(rows: &mut ScoreRows, judged: &JudgedConversation, rules: &Rules, 
         evaluated_traces: judged.traces.map(|count| count as i64),
         environment: None,
         source: AUTOMATED,
-        judge: Some(route),
+        made_by: MadeBy::Judge(route),
     });
 }
 

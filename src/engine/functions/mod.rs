@@ -1,6 +1,7 @@
 //! nightmill's SQL functions, one file each.
 
 mod coherence;
+mod comparison;
 mod cosine_similarity;
 mod embed;
 mod loop_detection;
@@ -19,6 +20,7 @@ use datafusion::prelude::SessionContext;
 
 use super::session::EngineOptions;
 use crate::embed::EmbeddingService;
+use crate::metric::compared::Comparing;
 
 /// A function as `nightmill sql --functions` prints it.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +35,7 @@ pub struct FunctionDoc {
 
 /// All functions for users.
 pub fn documented() -> Vec<FunctionDoc> {
-    vec![
+    let mut all = vec![
         text_of::DOC,
         word_jaccard::DOC,
         embed::DOC,
@@ -42,7 +44,9 @@ pub fn documented() -> Vec<FunctionDoc> {
         loop_detection::DOC,
         session_metrics::RELIABILITY_DOC,
         session_metrics::CONSISTENCY_DOC,
-    ]
+    ];
+    all.extend(comparison::DOCS);
+    all
 }
 
 pub(super) fn register(context: &SessionContext, options: &EngineOptions) {
@@ -57,8 +61,13 @@ pub(super) fn register(context: &SessionContext, options: &EngineOptions) {
         ScalarUDF::from(coherence::CoherenceGap::new(embedding.clone())),
         ScalarUDF::from(coherence::CoherenceOfGap::new()),
         ScalarUDF::from(loop_detection::LoopScore::new()),
+        ScalarUDF::from(comparison::ComparisonFunction::new()),
+        ScalarUDF::from(comparison::ComparisonRecord::new()),
     ] {
         context.register_udf(function);
+    }
+    for metric in Comparing::ALL {
+        context.register_udf(ScalarUDF::from(comparison::ComparingFunction::new(metric)));
     }
     context.register_udwf(WindowUDF::from(loop_detection::LoopDetectionWindow::score(
         embedding.clone(),

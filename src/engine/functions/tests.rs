@@ -174,3 +174,62 @@ fn session_metrics_fold_groups_alike_in_any_order() {
     assert!(refused("agent_reliability('a', 1, 1, 1)").contains("takes four numbers"));
     assert!(refused("agent_reliability(1, 1, 1)").contains("takes four numbers"));
 }
+
+#[test]
+fn comparing_functions_take_texts_of_any_type() {
+    let same = "('it is so', 'it is so')";
+    for text in ["Utf8", "LargeUtf8", "Utf8View", "Dictionary(Int32, Utf8)"] {
+        for metric in ["factuality", "tone"] {
+            let (plain, typed) = (
+                format!("{metric}('it is so, I think', 'it is so')"),
+                format!("{metric}(arrow_cast('it is so, I think', '{text}'), 'it is so')"),
+            );
+            assert_eq!(number(&plain), number(&typed), "{typed}");
+            assert!(number(&plain).is_some_and(|score| (0.0..=1.0).contains(&score)));
+        }
+    }
+    // Without an expected text there is nothing to say; without an output, the output is empty.
+    for metric in ["factuality", "format", "tone"] {
+        assert_eq!(number(&format!("{metric}('it', NULL)")), None);
+        let (missing, empty) = (
+            number(&format!("{metric}(NULL, 'it')")),
+            number(&format!("{metric}('', 'it')")),
+        );
+        assert!(missing.is_some() && missing == empty, "{metric}");
+        let at_once = format!("comparison{same}['{metric}']");
+        assert_eq!(number(&at_once), number(&format!("{metric}{same}")));
+    }
+    let nothing = select("comparison('it', NULL)").unwrap();
+    assert_eq!(nothing.column(0).null_count(), 1);
+
+    assert_eq!(
+        number("factuality('a b', 'a b c', 'lenient')"),
+        Some(2.0 / 3.0 * 0.4 + 0.5 * 0.6)
+    );
+    assert_eq!(number("factuality('a', 'a', 'json_structural')"), Some(0.0));
+    // The length passes at a lower bar.
+    let format = |bar: f64| number(&format!("format('aaaaaa', 'aaaaaaaaaa', {bar})")).unwrap();
+    assert!(format(0.9) < format(0.7), "{} {}", format(0.9), format(0.7));
+
+    for (call, problem) in [
+        (
+            "factuality(1, 'a')",
+            "takes an output and an expected text, not Int64",
+        ),
+        ("tone('a')", "not 1 arguments"),
+        ("tone('a', 'b', 0.5)", "not 3 arguments"),
+        ("comparison('a', 'b', 0.5)", "not 3 arguments"),
+        (
+            "factuality('a', 'b', 'loose')",
+            "'strict', 'lenient' or 'json_structural'",
+        ),
+        (
+            "factuality('a', 'b', NULL)",
+            "'strict', 'lenient' or 'json_structural'",
+        ),
+        ("format('a', 'b', 1.5)", "a number from 0 to 1"),
+        ("format('a', 'b', 'x')", "a number from 0 to 1"),
+    ] {
+        assert!(refused(call).contains(problem), "{call}: {}", refused(call));
+    }
+}

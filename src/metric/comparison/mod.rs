@@ -24,6 +24,9 @@ pub(in crate::metric) use vocabulary::Vocabulary;
 pub(in crate::metric) use words::{Word, Words, letters_for_search};
 pub use workspace::Workspace;
 
+/// The threshold of a comparing metric for which none was given.
+pub const DEFAULT_THRESHOLD: f64 = 0.7;
+
 /// Which system's rules hold where Regtrace's Metrics Reference and the tool that it ships differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Compat {

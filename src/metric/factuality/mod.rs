@@ -1,5 +1,5 @@
 //! `factuality`: does the output say what was expected? As in Regtrace: JSON is compared leaf by leaf, other texts by
-//! the words that they share, and where a judge is asked, claim by claim.
+//! the words that they share, and where a judge is asked, claim by claim. As a column of traces it asks no judge.
 
 mod claims;
 mod overlap;
@@ -12,11 +12,18 @@ pub use structural::{Mismatch, Structure, compare_json};
 use overlap::Overlap;
 use structural::compare_trees;
 
+use crate::metric::MetricInfo;
 use crate::metric::checked::{Checked, Detail, MOST_FAILED_DETAILS, listed};
 use crate::metric::comparison::{Compat, Workspace, strip_fences};
 
 /// The metric's name.
 pub const FACTUALITY: &str = "factuality";
+
+/// What lists say of it.
+pub(super) static INFO: MetricInfo = MetricInfo::comparing(
+    FACTUALITY,
+    "How much of the expected text the output says: leaves of JSON, else shared words (1 = all and nothing else).",
+);
 
 /// How strict factuality is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -43,6 +50,20 @@ pub struct FactualityRules {
     pub compat: Compat,
 }
 
+impl FactualityMode {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Strict, Self::Lenient, Self::JsonStructural];
+
+    /// The name in configuration and queries.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Strict => "strict",
+            Self::Lenient => "lenient",
+            Self::JsonStructural => "json_structural",
+        }
+    }
+}
+
 /// The way in which a score came about without a judge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Path {
@@ -56,6 +77,28 @@ pub enum Path {
     Ngram,
     /// Words shared with the context documents.
     Containment,
+}
+
+impl Path {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Skipped,
+        Self::Json,
+        Self::JsonError,
+        Self::Ngram,
+        Self::Containment,
+    ];
+
+    /// The name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Skipped => "skipped",
+            Self::Json => "json",
+            Self::JsonError => "json_error",
+            Self::Ngram => "ngram",
+            Self::Containment => "containment",
+        }
+    }
 }
 
 /// A score that came about without a judge.
@@ -118,40 +161,114 @@ pub fn shallow(
         },
         path,
     };
-    if is_skipped(documents, rules) {
-        let explanation = "Skipped: the case has no context to hold the output against.";
-        return computed(1.0, Path::Skipped, explanation.to_owned(), Vec::new());
+    let most = MOST_FAILED_DETAILS;
+    let found = found(actual, expected, documents, most, rules, workspace);
+    let (score, path) = (found.score(rules), found.path());
+    match found {
+        Found::Skipped => {
+            let explanation = "Skipped: the case has no context to hold the output against.";
+            computed(score, path, explanation.to_owned(), Vec::new())
+        }
+        Found::Structure(found) => {
+            let explanation = explain_structure(&found);
+            computed(score, path, explanation, structure_details(found))
+        }
+        Found::NoJson(is_json) => {
+            let (explanation, details) = explain_no_json(is_json);
+            let mut failed = computed(score, path, explanation, details);
+            // Whatever the threshold: nothing was compared.
+            failed.checked.passed = false;
+            failed
+        }
+        Found::Contained(None) => {
+            let explanation = "The output has no words to look for in the context documents.";
+            computed(score, path, explanation.to_owned(), Vec::new())
+        }
+        Found::Contained(Some(found)) => {
+            let explanation = explain_overlap(score, found, "the context documents");
+            computed(score, path, explanation, Vec::new())
+        }
+        Found::Shared(found) => {
+            let explanation = explain_overlap(score, found, "the expected text");
+            computed(score, path, explanation, Vec::new())
+        }
     }
-    let json = are_json(actual, expected, workspace);
-    if json == (true, true) {
+}
+
+/// The score of [`shallow`] for a case without context, and how it came about; nothing is explained.
+pub fn score(
+    actual: &str,
+    expected: &str,
+    rules: &FactualityRules,
+    workspace: &mut Workspace,
+) -> (f64, Path) {
+    let found = found(actual, expected, &[], 0, rules, workspace);
+    (found.score(rules), found.path())
+}
+
+/// What a score without a judge is made of.
+enum Found {
+    /// Nothing: there is no context.
+    Skipped,
+    Structure(Structure),
+    /// Whether output and expected text are JSON, where both must be and one is not.
+    NoJson((bool, bool)),
+    /// None for an output without words.
+    Contained(Option<Overlap>),
+    Shared(Overlap),
+}
+
+impl Found {
+    fn path(&self) -> Path {
+        match self {
+            Self::Skipped => Path::Skipped,
+            Self::Structure(_) => Path::Json,
+            Self::NoJson(_) => Path::JsonError,
+            Self::Contained(_) => Path::Containment,
+            Self::Shared(_) => Path::Ngram,
+        }
+    }
+
+    fn score(&self, rules: &FactualityRules) -> f64 {
+        match self {
+            Self::Skipped => 1.0,
+            Self::Structure(found) => found.score(),
+            Self::NoJson(_) => 0.0,
+            Self::Contained(found) => found.map_or(0.0, Overlap::score),
+            Self::Shared(found) => match found.score() {
+                score if rules.mode == FactualityMode::Strict && 0.3 < score && score < 1.0 => {
+                    (score - 0.1).max(0.0)
+                }
+                score => score,
+            },
+        }
+    }
+}
+
+/// Compares without a judge. Of differences between JSON documents, the first `most` are listed.
+fn found(
+    actual: &str,
+    expected: &str,
+    documents: &[&str],
+    most: usize,
+    rules: &FactualityRules,
+    workspace: &mut Workspace,
+) -> Found {
+    if is_skipped(documents, rules) {
+        return Found::Skipped;
+    }
+    let is_json = are_json(actual, expected, workspace);
+    if is_json == (true, true) {
         let (actual, expected) = (&workspace.actual_json, &workspace.expected_json);
-        let found = compare_trees(actual, expected, MOST_FAILED_DETAILS, rules.compat);
-        let (score, explanation) = (found.score(), explain_structure(&found));
-        return computed(score, Path::Json, explanation, structure_details(found));
+        return Found::Structure(compare_trees(actual, expected, most, rules.compat));
     }
     if rules.mode == FactualityMode::JsonStructural && rules.compat == Compat::Document {
-        let (explanation, details) = explain_no_json(json);
-        let mut failed = computed(0.0, Path::JsonError, explanation, details);
-        // Whatever the threshold: nothing was compared.
-        failed.checked.passed = false;
-        return failed;
+        return Found::NoJson(is_json);
     }
-    if rules.rag_faithfulness_only {
-        let found = overlap::in_documents(actual, documents, workspace);
-        let score = found.map_or(0.0, Overlap::score);
-        let explanation = match found {
-            Some(found) => explain_overlap(score, found, "the context documents"),
-            None => "The output has no words to look for in the context documents.".to_owned(),
-        };
-        return computed(score, Path::Containment, explanation, Vec::new());
+    match rules.rag_faithfulness_only {
+        true => Found::Contained(overlap::in_documents(actual, documents, workspace)),
+        false => Found::Shared(overlap::of_texts(actual, expected, workspace)),
     }
-    let found = overlap::of_texts(actual, expected, workspace);
-    let mut score = found.score();
-    if rules.mode == FactualityMode::Strict && 0.3 < score && score < 1.0 {
-        score = (score - 0.1).max(0.0);
-    }
-    let explanation = explain_overlap(score, found, "the expected text");
-    computed(score, Path::Ngram, explanation, Vec::new())
 }
 
 fn is_skipped(documents: &[&str], rules: &FactualityRules) -> bool {

@@ -189,7 +189,7 @@ impl<'t> Comparison<'t> {
         texts: impl FnOnce() -> (Option<String>, Option<String>),
     ) {
         self.found.mismatch_count += 1;
-        if self.found.mismatches.len() < self.most {
+        if self.lists() {
             let (actual, expected) = texts();
             self.found.mismatches.push(Mismatch {
                 path: self.path.clone(),
@@ -200,11 +200,18 @@ impl<'t> Comparison<'t> {
         }
     }
 
+    /// Whether there is room for another difference, so that its path matters.
+    fn lists(&self) -> bool {
+        self.found.mismatches.len() < self.most
+    }
+
     fn compare_items(&mut self, actual: &'t [JsonValue], expected: &'t [JsonValue]) {
         let outer = self.path.len();
         for at in 0..actual.len().max(expected.len()) {
-            // A String takes whatever is written.
-            let _ = write!(self.path, "[{at}]");
+            if self.lists() {
+                // A String takes whatever is written.
+                let _ = write!(self.path, "[{at}]");
+            }
             match (actual.get(at), expected.get(at)) {
                 (Some(a), Some(e)) => self.compare(a, e),
                 (Some(a), None) => self.extra(a),
@@ -263,8 +270,10 @@ impl<'t> Comparison<'t> {
 
     fn inside(&mut self, key: &str, step: impl FnOnce(&mut Self)) {
         let outer = self.path.len();
-        self.path.push('.');
-        self.path.push_str(key);
+        if self.lists() {
+            self.path.push('.');
+            self.path.push_str(key);
+        }
         step(self);
         self.path.truncate(outer);
     }

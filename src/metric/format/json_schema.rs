@@ -40,12 +40,14 @@ impl Fit {
     }
 }
 
-/// How the output fits the shape of the expected document.
-pub(super) fn fit(actual: &JsonTree, expected: &JsonTree) -> Fit {
+/// How the output fits the shape of the expected document. At most `most` violations are listed, and never over a
+/// hundred.
+pub(super) fn fit(actual: &JsonTree, expected: &JsonTree, most: usize) -> Fit {
     let mut schema = Schema::default();
     schema.admit(expected, expected.root());
     let mut check = Check {
         actual,
+        most: most.min(MOST_LISTED),
         path: String::from("$"),
         fit: Fit::default(),
     };
@@ -184,6 +186,7 @@ impl<'t> ObjectSchema<'t> {
 
 struct Check<'t> {
     actual: &'t JsonTree,
+    most: usize,
     /// Of the value at hand.
     path: String,
     fit: Fit,
@@ -208,8 +211,10 @@ impl<'t> Check<'t> {
             (JsonValue::List(items), Some(list), _, _) => {
                 for (at, item) in self.actual.items(items).iter().enumerate() {
                     let outer = self.path.len();
-                    // A String takes whatever is written.
-                    let _ = write!(self.path, "[{at}]");
+                    if self.lists() {
+                        // A String takes whatever is written.
+                        let _ = write!(self.path, "[{at}]");
+                    }
                     self.value(list, item);
                     self.path.truncate(outer);
                 }
@@ -224,7 +229,7 @@ impl<'t> Check<'t> {
         let known = schema.known(fields);
         let is_there = |at: &usize| known.binary_search_by_key(at, |(at, _)| *at).is_ok();
         for at in &schema.required {
-            if self.fit.violations.len() >= MOST_LISTED {
+            if !self.lists() {
                 break;
             }
             if let Some((key, _)) = schema.properties.get(*at).filter(|_| !is_there(at)) {
@@ -244,14 +249,21 @@ impl<'t> Check<'t> {
 
     fn at_key(&mut self, key: &str, step: impl FnOnce(&mut Self)) {
         let outer = self.path.len();
-        self.path.push('.');
-        self.path.push_str(key);
+        if self.lists() {
+            self.path.push('.');
+            self.path.push_str(key);
+        }
         step(self);
         self.path.truncate(outer);
     }
 
+    /// Whether there is room for another violation, so that its path matters.
+    fn lists(&self) -> bool {
+        self.fit.violations.len() < self.most
+    }
+
     fn list(&mut self, kind: &'static str) {
-        if self.fit.violations.len() < MOST_LISTED {
+        if self.lists() {
             let path = self.path.clone();
             self.fit.violations.push(Violation { path, kind });
         }
@@ -271,7 +283,7 @@ mod tests {
     /// Held, counted and violations.
     fn fitted(actual: &str, expected: &str) -> (usize, usize, String) {
         let (a, e) = trees(actual, expected);
-        let fit = fit(&a, &e);
+        let fit = fit(&a, &e, usize::MAX);
         let violations = fit
             .violations
             .iter()

@@ -45,10 +45,10 @@ pub(super) fn outcome(pattern: &str, text: &str) -> Outcome {
     if looks_unsafe(pattern) {
         return Outcome::Unsafe;
     }
-    let matched = match literal_start(pattern) {
-        Some(start) if start.len() == pattern.len() => Ok(is_in(start, text)),
-        // Whether the rest is a valid pattern makes no difference then.
-        Some(start) if !is_in(some_of(start), text) => Ok(false),
+    let matched = match pieces(pattern).next() {
+        Some(whole) if whole.len() == pattern.len() => Ok(place_behind(whole, text).is_some()),
+        // Whether the pattern is valid at all makes no difference then.
+        _ if lacks_a_piece(pattern, text) => Ok(false),
         _ => is_match(pattern, text),
     };
     match matched {
@@ -59,32 +59,78 @@ pub(super) fn outcome(pattern: &str, text: &str) -> Outcome {
     }
 }
 
-fn is_in(part: &str, text: &str) -> bool {
-    memmem::find(text.as_bytes(), part.as_bytes()).is_some()
+/// Whether a text lacks any of what every match of the pattern has, in the order of the pattern. Documents that stand
+/// for a pattern rarely match, and this shows it sooner than reading the pattern does.
+fn lacks_a_piece(pattern: &str, text: &str) -> bool {
+    let mut rest = text;
+    pieces(pattern).any(|piece| match place_behind(piece, rest) {
+        Some(behind) => {
+            rest = rest.get(behind..).unwrap_or_default();
+            false
+        }
+        None => true,
+    })
 }
 
-/// The first characters of a text: enough to find few places, and soon prepared for searching.
-fn some_of(start: &str) -> &str {
-    start.get(..16).unwrap_or(start)
+/// Where the first occurrence of a part of a pattern in a text ends.
+fn place_behind(piece: &str, text: &str) -> Option<usize> {
+    // The first characters are enough to find few places, and soon prepared for searching.
+    let finder = memmem::Finder::new(piece.get(..16).unwrap_or(piece));
+    let mut from = 0;
+    while let Some(at) = finder.find(text.as_bytes().get(from..)?) {
+        let here = text.as_bytes().get(from + at..)?;
+        if here.starts_with(piece.as_bytes()) {
+            return Some(from + at + piece.len());
+        }
+        from += at + 1;
+    }
+    None
 }
 
-/// What every match of the pattern begins with, if that can be seen without reading the pattern.
-fn literal_start(pattern: &str) -> Option<&str> {
-    if pattern.contains('|') {
-        return None;
-    }
-    let bytes = pattern.as_bytes();
-    let is_special = |at: &usize| is_special(bytes.get(*at..).unwrap_or_default());
-    let end = (0..bytes.len()).find(is_special).unwrap_or(pattern.len());
-    let (start, rest) = pattern.split_at_checked(end)?;
-    match rest.starts_with(['*', '?', '{']) {
-        // The last character need not be there.
-        true => start
-            .char_indices()
-            .next_back()
-            .and_then(|(last, _)| start.get(..last)),
-        false => Some(start),
-    }
+/// What every match of the pattern has in it, one behind the other, as far as that can be seen without reading the
+/// pattern: characters that are themselves, between sets, `.` and places, up to the first group or escape.
+fn pieces(pattern: &str) -> impl Iterator<Item = &str> {
+    let mut rest = if pattern.contains('|') { "" } else { pattern };
+    std::iter::from_fn(move || {
+        while !rest.is_empty() {
+            let bytes = rest.as_bytes();
+            let is_special = |at: &usize| is_special(bytes.get(*at..).unwrap_or_default());
+            let end = (0..bytes.len()).find(is_special).unwrap_or(bytes.len());
+            let (piece, behind) = rest.split_at_checked(end)?;
+            rest = behind_special(behind);
+            let piece = match behind.starts_with(['*', '?', '{']) {
+                // The last character need not be there.
+                true => {
+                    let last = piece.char_indices().next_back();
+                    last.and_then(|(last, _)| piece.get(..last))
+                        .unwrap_or_default()
+                }
+                false => piece,
+            };
+            if !piece.is_empty() {
+                return Some(piece);
+            }
+        }
+        None
+    })
+}
+
+/// What is behind a set, or one character that is special; nothing where more would have to be read.
+fn behind_special(rest: &str) -> &str {
+    let behind = match rest.as_bytes() {
+        [b'.' | b'^' | b'$' | b'*' | b'+' | b'?', ..] => 1,
+        [b'[', set @ ..] => {
+            let mut escaped = false;
+            let end = set.iter().position(|byte| {
+                let ends = *byte == b']' && !escaped;
+                escaped = *byte == b'\\' && !escaped;
+                ends
+            });
+            end.map_or(rest.len(), |end| end + 2)
+        }
+        _ => rest.len(),
+    };
+    rest.get(behind..).unwrap_or_default()
 }
 
 /// Whether what is first in a part of a pattern means something else than itself. `{` does only before a digit.
@@ -129,6 +175,8 @@ fn looks_unsafe(pattern: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -156,25 +204,46 @@ mod tests {
     }
 
     #[test]
-    fn plain_starts_decide_early() {
-        for (pattern, start) in [
-            ("plain text", Some("plain text")),
-            ("ab.", Some("ab")),
-            ("ab*", Some("a")),
-            ("aé?", Some("a")),
-            ("ab+", Some("ab")),
-            ("ab{2}", Some("a")),
-            ("{\"a\": {}, b]}", Some("{\"a\": {}, b]}")),
-            ("{a}.", Some("{a}")),
-            ("{1}", None),
-            ("?", None),
-            ("ab|c", None),
-            ("", Some("")),
+    fn what_a_match_must_have_is_seen_early() {
+        for (pattern, expected) in [
+            ("plain text", &["plain text"][..]),
+            ("ab.", &["ab"]),
+            ("ab*", &["a"]),
+            ("aé?", &["a"]),
+            ("ab+", &["ab"]),
+            ("ab{2}", &["a"]),
+            ("ab{2}c", &["a"]),
+            ("{\"a\": {}, b]}", &["{\"a\": {}, b]}"]),
+            ("{a}.", &["{a}"]),
+            ("{1}", &[]),
+            ("?", &[]),
+            ("ab|c", &[]),
+            ("", &[]),
+            (
+                "{\"a\": [1, 2], \"b\": 1.5}",
+                &["{\"a\": ", ", \"b\": 1", "5}"],
+            ),
+            ("a[^]]b[\\]]*?c$", &["a", "]b", "c"]),
+            ("a[\\\\]b(c)d", &["a", "b"]),
+            ("a[b", &["a"]),
+            ("a\\.b", &["a"]),
         ] {
-            assert_eq!(literal_start(pattern), start, "{pattern}");
+            assert_eq!(pieces(pattern).collect::<Vec<_>>(), expected, "{pattern}");
         }
         assert_eq!(outcome("ab(", "x"), Outcome::NotFound);
         assert_eq!(outcome("ab(", "ab"), Outcome::Invalid);
         assert_eq!(outcome("", ""), Outcome::Found);
+        assert_eq!(outcome("ab.ab", "abab"), Outcome::NotFound);
+        let (long, most) = ("a".repeat(1 << 20), "a".repeat(400) + "b");
+        assert_eq!(outcome(&most, &long), Outcome::NotFound);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_lacks_a_piece_matches(pattern in "(a|b|é|\\[a?b\\]|\\[\\^?\\]|[.*+?{}^$|()1\\\\\\]\\[]){0,9}", text in "[abé1{}\\]\\[]{0,9}") {
+            if lacks_a_piece(&pattern, &text) {
+                prop_assert_ne!(is_match(&pattern, &text), Ok(true));
+            }
+        }
     }
 }

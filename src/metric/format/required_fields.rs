@@ -38,8 +38,14 @@ impl Required {
 
 /// Looks the words of four letters and digits or more of the expected text up in the output, anywhere, without a code
 /// fence around it. The words are those of the lower-cased text after everything but ASCII letters, digits and white
-/// space is deleted from it.
-pub(super) fn of_expected(actual: &str, expected: &str, workspace: &mut Workspace) -> Required {
+/// space is deleted from it. At most `most` of those that are missing are named.
+pub(super) fn of_expected(
+    actual: &str,
+    expected: &str,
+    most: usize,
+    workspace: &mut Workspace,
+) -> Required {
+    let most = most.min(MOST_NAMED);
     let Workspace {
         actual_letters,
         expected_words,
@@ -69,7 +75,7 @@ pub(super) fn of_expected(actual: &str, expected: &str, workspace: &mut Workspac
         };
         at += 1;
         required.found += usize::from(there);
-        if !there && required.missing.len() < MOST_NAMED {
+        if !there && required.missing.len() < most {
             required
                 .missing
                 .push(String::from_utf8_lossy(word).into_owned());
@@ -174,7 +180,7 @@ mod tests {
     use super::*;
 
     fn counts(actual: &str, expected: &str) -> (usize, usize) {
-        let required = of_expected(actual, expected, &mut Workspace::default());
+        let required = of_expected(actual, expected, usize::MAX, &mut Workspace::default());
         assert_eq!(
             required.missing.len(),
             (required.count - required.found).min(MOST_NAMED)

@@ -97,6 +97,27 @@ pub fn sub_check(
     case: FormatCase<'_>,
     workspace: &mut Workspace,
 ) -> SubChecked {
+    let most = usize::MAX;
+    look(
+        check, actual, expected, threshold, rules, case, most, workspace,
+    )
+}
+
+/// The same, where at most `most` of what is found are named: with 0, the score is all there is.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "a sub-check takes all that the metric takes"
+)]
+pub(super) fn look(
+    check: SubCheck,
+    actual: &str,
+    expected: &str,
+    threshold: f64,
+    rules: &FormatRules,
+    case: FormatCase<'_>,
+    most: usize,
+    workspace: &mut Workspace,
+) -> SubChecked {
     let (score, passes, finding) = match check {
         SubCheck::Length => {
             let score = length::score(actual, expected, rules.length_tolerance);
@@ -106,7 +127,7 @@ pub fn sub_check(
             let json = json_validity::read(actual, is_strict(rules), &mut workspace.actual_json);
             (if json { 1.0 } else { 0.0 }, Passes::AtOne, Finding::Score)
         }
-        SubCheck::JsonSchema => json_schema(actual, expected, rules, workspace),
+        SubCheck::JsonSchema => json_schema(actual, expected, rules, most, workspace),
         SubCheck::MarkdownStructure => match rules.compat {
             Compat::Document => {
                 let assertions = markdown_structure::assertions(actual);
@@ -123,7 +144,7 @@ pub fn sub_check(
                 Some(terms) => {
                     required_fields::of_case(actual, terms, &mut workspace.required_phrases)
                 }
-                None => required_fields::of_expected(actual, expected, workspace),
+                None => required_fields::of_expected(actual, expected, most, workspace),
             };
             let score = required.score();
             (
@@ -133,9 +154,10 @@ pub fn sub_check(
             )
         }
         SubCheck::ForbiddenContent => {
-            let found = forbidden_content::found(actual, case.forbidden_terms, workspace);
-            let score = forbidden_content::score(found.len());
-            (score, Passes::AtOne, Finding::Forbidden(found))
+            let (count, named) =
+                forbidden_content::found(actual, case.forbidden_terms, most, workspace);
+            let score = forbidden_content::score(count);
+            (score, Passes::AtOne, Finding::Forbidden(named))
         }
         SubCheck::RegexMatch => {
             let outcome = outcome(case.regex_pattern.unwrap_or(expected), actual);
@@ -166,6 +188,7 @@ fn json_schema(
     actual: &str,
     expected: &str,
     rules: &FormatRules,
+    most: usize,
     workspace: &mut Workspace,
 ) -> (f64, Passes, Finding) {
     let Workspace {
@@ -180,7 +203,7 @@ fn json_schema(
     );
     match (is_json, rules.compat) {
         ((true, true), Compat::Document) => {
-            let fit = fit(actual_json, expected_json);
+            let fit = fit(actual_json, expected_json, most);
             (fit.score(), Passes::AtOne, Finding::Fit(fit))
         }
         ((true, true), Compat::Tool) => {

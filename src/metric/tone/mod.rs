@@ -1,5 +1,5 @@
 //! `tone`: does the output sound as it was expected to? As in Regtrace: five dimensions, by a judge or by words and
-//! lengths.
+//! lengths. As a column of traces it asks no judge.
 
 mod dimension;
 mod heuristics;
@@ -12,11 +12,18 @@ pub use judged::judged;
 
 use heuristics::Traits;
 
+use crate::metric::MetricInfo;
 use crate::metric::checked::{Checked, Detail, listed};
 use crate::metric::comparison::{Compat, Part, Workspace};
 
 /// The metric's name.
 pub const TONE: &str = "tone";
+
+/// What lists say of it.
+pub(super) static INFO: MetricInfo = MetricInfo::comparing(
+    TONE,
+    "How much the output sounds like the expected text, by five dimensions from words and lengths (1 = alike).",
+);
 
 /// What is thought of a tone that no judge has read.
 const HEURISTIC_CONFIDENCE: f64 = 0.7;
@@ -63,19 +70,52 @@ pub fn heuristic(
     rules: &ToneRules,
     workspace: &mut Workspace,
 ) -> Tone {
-    if !rules.dimensions.iter().any(|part| part.enabled) {
-        return nothing_counts(threshold);
-    }
-    let traits = Traits::of(actual, expected, rules.compat, workspace);
-    let mut values = [None; 5];
-    for ((value, dimension), part) in values.iter_mut().zip(Dimension::ALL).zip(rules.dimensions) {
-        *value = part.enabled.then(|| traits.value(dimension));
-    }
-    let mut tone = result(values, threshold, rules);
+    let mut tone = result(values(actual, expected, rules, workspace), threshold, rules);
     if rules.asks_judge() {
         tone.checked.confidence = HEURISTIC_CONFIDENCE;
     }
     tone
+}
+
+/// The score of [`heuristic`], and the values of the dimensions that were looked at; nothing is explained.
+pub fn score(
+    actual: &str,
+    expected: &str,
+    rules: &ToneRules,
+    workspace: &mut Workspace,
+) -> (f64, [Option<f64>; 5]) {
+    let values = values(actual, expected, rules, workspace);
+    (mean(&values, rules).unwrap_or(1.0), values)
+}
+
+/// The values of the enabled dimensions, without a judge.
+fn values(
+    actual: &str,
+    expected: &str,
+    rules: &ToneRules,
+    workspace: &mut Workspace,
+) -> [Option<f64>; 5] {
+    let mut values = [None; 5];
+    if rules.dimensions.iter().any(|part| part.enabled) {
+        let traits = Traits::of(actual, expected, rules.compat, workspace);
+        let parts = Dimension::ALL.into_iter().zip(rules.dimensions);
+        for (value, (dimension, part)) in values.iter_mut().zip(parts) {
+            *value = part.enabled.then(|| traits.value(dimension));
+        }
+    }
+    values
+}
+
+/// The weighted mean of the values that count, 0 to 1; none where none does.
+fn mean(values: &[Option<f64>; 5], rules: &ToneRules) -> Option<f64> {
+    let (mut sum, mut weights) = (0.0, 0.0);
+    for (value, part) in values.iter().zip(rules.dimensions) {
+        if let (Some(weight), Some(value)) = (part.counted(rules.compat), value) {
+            sum += weight * value;
+            weights += weight;
+        }
+    }
+    (weights != 0.0).then(|| (sum / weights).clamp(0.0, 1.0))
 }
 
 /// The result where no dimension counts.
@@ -97,7 +137,12 @@ fn nothing_counts(threshold: f64) -> Tone {
 
 /// The result for these values of the dimensions: their weighted mean, and a check for each that counts.
 fn result(dimensions: [Option<f64>; 5], threshold: f64, rules: &ToneRules) -> Tone {
-    let (mut sum, mut weights) = (0.0, 0.0);
+    let Some(score) = mean(&dimensions, rules) else {
+        return Tone {
+            dimensions,
+            ..nothing_counts(threshold)
+        };
+    };
     let mut details = Vec::with_capacity(dimensions.len());
     let mut low = String::new();
     let parts = Dimension::ALL
@@ -105,11 +150,9 @@ fn result(dimensions: [Option<f64>; 5], threshold: f64, rules: &ToneRules) -> To
         .zip(rules.dimensions)
         .zip(dimensions);
     for ((dimension, part), value) in parts {
-        let (Some(weight), Some(value)) = (part.counted(rules.compat), value) else {
+        let (Some(_), Some(value)) = (part.counted(rules.compat), value) else {
             continue;
         };
-        sum += weight * value;
-        weights += weight;
         let passed = value >= threshold;
         if !passed {
             low.push_str(if low.is_empty() {
@@ -125,13 +168,6 @@ fn result(dimensions: [Option<f64>; 5], threshold: f64, rules: &ToneRules) -> To
             ..Detail::default()
         });
     }
-    if weights == 0.0 {
-        return Tone {
-            dimensions,
-            ..nothing_counts(threshold)
-        };
-    }
-    let score = (sum / weights).clamp(0.0, 1.0);
     let explanation = match low.is_empty() {
         true => "All dimensions reach the threshold.".to_owned(),
         false => low + ".",

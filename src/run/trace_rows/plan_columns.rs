@@ -32,6 +32,8 @@ pub(super) struct PlanColumns<'b> {
     loop_detection: &'b Float64Array,
     coherence_gap: &'b Float64Array,
     loop_record: &'b BinaryArray,
+    /// Only where outputs are compared.
+    comparison_record: Option<&'b BinaryArray>,
     pub coherence_given: &'b BooleanArray,
     pub loop_detection_given: &'b BooleanArray,
 }
@@ -53,6 +55,9 @@ impl<'b> PlanColumns<'b> {
             loop_detection: number("loop_detection")?,
             coherence_gap: number("coherence_gap")?,
             loop_record: column(batch, "loop_record")?.as_binary::<i32>(),
+            comparison_record: batch
+                .column_by_name("comparison_record")
+                .map(|c| c.as_binary::<i32>()),
             coherence_given: truth("coherence_given")?,
             loop_detection_given: truth("loop_detection_given")?,
         })
@@ -85,6 +90,12 @@ impl<'b> PlanColumns<'b> {
     /// `None` without comparison.
     pub fn gap(&self, row: usize) -> Option<f64> {
         value(self.coherence_gap, row)
+    }
+
+    /// `None` without an expected text.
+    pub fn comparison_record(&self, row: usize) -> Option<&'b [u8]> {
+        let records = self.comparison_record?;
+        records.is_valid(row).then(|| records.value(row))
     }
 
     /// `None` where loops were not looked for.

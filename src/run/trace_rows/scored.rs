@@ -1,8 +1,9 @@
 //! What a metric found for one trace, as a row of `scores` and as a member of the trace's `details`.
 
+use crate::metric::compared::Compared;
 use crate::metric::{Metadata, NonFinite};
 use crate::output::Status;
-use crate::output::score_rows::{AUTOMATED, ScoreRow, ScoreRows};
+use crate::output::score_rows::{AUTOMATED, MadeBy, NO_EVIDENCE, ScoreRow, ScoreRows};
 
 /// What names a trace in its scores.
 #[derive(Clone, Copy)]
@@ -67,9 +68,44 @@ impl Scored {
             evaluated_traces: None,
             environment: trace.environment,
             source: AUTOMATED,
-            judge: None,
+            made_by: MadeBy::LocalModel,
         });
     }
+}
+
+/// The score of a metric that compares texts, or why there is none.
+pub(super) fn push_compared(
+    scores: &mut ScoreRows,
+    metric: &str,
+    compared: Option<&Compared>,
+    threshold: f64,
+    trace: Labels<'_>,
+    metadata: &str,
+) {
+    let reason = compared.map_or_else(
+        || "The trace has no expected text.".to_owned(),
+        |compared| compared.reason(threshold),
+    );
+    scores.push(&ScoreRow {
+        target_type: "trace",
+        target_id: trace.trace_id,
+        session_id: trace.session_id,
+        project_id: trace.project_id,
+        metric,
+        score_raw: compared.map(Compared::score),
+        status: match compared {
+            Some(_) => Status::Success.name(),
+            None => NO_EVIDENCE,
+        },
+        threshold: compared.map(|_| threshold),
+        passed: compared.map(|compared| compared.score() >= threshold),
+        reason: &reason,
+        metadata,
+        evaluated_traces: None,
+        environment: trace.environment,
+        source: AUTOMATED,
+        made_by: MadeBy::Nothing,
+    });
 }
 
 /// Adds a member to an object that was begun.

@@ -10,12 +10,20 @@ use arrow::error::ArrowError;
 
 use super::plan_columns::column;
 use crate::metric::agent_reliability::FLAG_ABOVE;
-use crate::metric::{ALL, Level, Method, SIGNALS, round4};
+use crate::metric::compared::{Compared, Comparing};
+use crate::metric::{ALL, Level, Method, Rules, SIGNALS, round4};
 use crate::output::Status;
 use crate::output::score_rows::label;
 use crate::run::judging::judgements::Judgement;
 
-pub(super) fn traces_schema() -> SchemaRef {
+/// Metrics of a run that compare outputs with expected texts.
+pub(super) fn comparing(rules: &Rules) -> impl Iterator<Item = Comparing> {
+    let all = Comparing::ALL.into_iter();
+    all.filter(|metric| rules.wants(metric.name()))
+}
+
+/// The columns of a run by these rules. Only runs that compare outputs have columns for that.
+pub(super) fn traces_schema(rules: &Rules) -> SchemaRef {
     let number = |name| Field::new(name, DataType::Float64, true);
     let mut fields = vec![
         Field::new("trace_id", DataType::Utf8, false),
@@ -34,6 +42,7 @@ pub(super) fn traces_schema() -> SchemaRef {
         number("tool_correctness"),
     ];
     fields.extend(judged_columns().map(number));
+    fields.extend(comparing(rules).map(|metric| number(metric.name())));
     fields.extend([
         number("step_risk"),
         Field::new("flagged", DataType::Boolean, true),
@@ -69,6 +78,7 @@ const OF_THE_PLAN: [&str; 10] = [
 /// The other columns of `traces`.
 pub(super) struct TraceColumns {
     judged: Vec<(&'static str, Float64Builder)>,
+    compared: Vec<(Comparing, Float64Builder)>,
     step_risk: Float64Builder,
     flagged: BooleanBuilder,
     status: StringDictionaryBuilder<Int32Type>,
@@ -76,10 +86,13 @@ pub(super) struct TraceColumns {
 }
 
 impl TraceColumns {
-    pub fn new() -> Self {
+    pub fn new(rules: &Rules) -> Self {
         Self {
             judged: judged_columns()
                 .map(|name| (name, Float64Builder::new()))
+                .collect(),
+            compared: comparing(rules)
+                .map(|metric| (metric, Float64Builder::new()))
                 .collect(),
             step_risk: Float64Builder::new(),
             flagged: BooleanBuilder::new(),
@@ -92,6 +105,7 @@ impl TraceColumns {
     pub fn push(
         &mut self,
         judgements: &[Judgement],
+        compared: &[Compared],
         risk: Option<f64>,
         status: Status,
         details: &str,
@@ -100,6 +114,10 @@ impl TraceColumns {
             let judgement = judgements.iter().find(|j| j.metric == *metric);
             builder.append_option(judgement.and_then(|j| j.score));
         }
+        for (metric, builder) in &mut self.compared {
+            let compared = compared.iter().find(|one| one.metric() == *metric);
+            builder.append_option(compared.map(|one| round4(one.score())));
+        }
         self.step_risk.append_option(risk.map(round4));
         self.flagged.append_option(risk.map(|r| r > FLAG_ABOVE));
         self.status.append_value(status.name());
@@ -107,17 +125,19 @@ impl TraceColumns {
     }
 
     /// Rows of the table, for as many rows of the plan.
-    pub fn finish(mut self, plan: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    pub fn finish(mut self, plan: &RecordBatch, rules: &Rules) -> Result<RecordBatch, ArrowError> {
         let mut columns = Vec::with_capacity(plan.num_columns());
         for name in OF_THE_PLAN {
             columns.push(Arc::clone(column(plan, name)?));
         }
         let judged = self.judged.iter_mut();
         columns.extend(judged.map(|(_, column)| Arc::new(column.finish()) as ArrayRef));
+        let compared = self.compared.iter_mut();
+        columns.extend(compared.map(|(_, column)| Arc::new(column.finish()) as ArrayRef));
         columns.push(Arc::new(self.step_risk.finish()));
         columns.push(Arc::new(self.flagged.finish()));
         columns.push(Arc::new(self.status.finish()));
         columns.push(Arc::new(self.details.finish()));
-        RecordBatch::try_new(traces_schema(), columns)
+        RecordBatch::try_new(traces_schema(rules), columns)
     }
 }

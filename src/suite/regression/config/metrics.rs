@@ -29,7 +29,7 @@ impl Default for MetricsConfig {
     fn default() -> Self {
         Self {
             enabled: SuiteMetric::ALL.to_vec(),
-            default_threshold: 0.7,
+            default_threshold: crate::metric::comparison::DEFAULT_THRESHOLD,
             default_weight: 1.0,
             weights: Named::default(),
             factuality: FactualityConfig::default(),
