@@ -89,6 +89,11 @@ pub(super) fn print_of(result: &Path, text: &str) -> Result<(), SettingsError> {
     })
 }
 
+/// Prints beside what goes to standard output. Nothing can be done about a closed standard error.
+pub(super) fn print_aside(text: &str) {
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
 /// Prints to standard output. A reader that closed its end early (`| head`) is no error.
 pub(super) fn print(text: &str) -> Result<(), std::io::Error> {
     let mut out = std::io::stdout().lock();

@@ -31,6 +31,7 @@ pub(crate) use judging::request::Shared as SharedJudges;
 pub use judging::request::{BatchRules, JudgeRequest};
 pub use plan::turns::{PlannedTables, plan_turns};
 pub use plan::{PlanSummary, PlannedMetric, plan};
+pub(crate) use plan::{USUAL_REPLY_TOKENS, price_of};
 pub use retry::{Retry, RetryError};
 pub use score::{PageWriter, Progress, ScoreRequest, score};
 pub use targets::any_match;

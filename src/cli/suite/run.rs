@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 
+use super::given_flags::GivenFlags;
+use super::regression_flags::RegressionFlags;
+use super::run_regression::{self, RegressionRun};
 use super::{Patterns, ended};
 use crate::cli::progress::ProgressBar;
 use crate::cli::setting_flags::{Offer, SettingFlags};
@@ -12,34 +15,36 @@ use crate::cli::{AnyError, Outcome, outcome};
 use crate::job::{Job, Setting};
 use crate::report::Paint;
 use crate::run::{Progress, open};
-use crate::suite::SuiteOutcome;
 use crate::suite::evalset::evaluator::Registry;
 use crate::suite::evalset::store::{EvalSets, LocalSets, write};
 use crate::suite::evalset::{EvalSetRequest, located};
 use crate::suite::page::{self, PageFacts};
+use crate::suite::{SuiteKind, SuiteOutcome};
 
 /// Flags of `suite run`.
 #[derive(Args, Debug)]
 pub(in crate::cli) struct RunArgs {
-    /// A set (NAME.evalset.json), the folder of an application, or the folder above it
-    #[arg(value_name = "PATH")]
+    /// An evaluation set (NAME.evalset.json), the folder of its application, or the folder above it; or a
+    /// configuration of regression suites, its folder, or a golden set. A configuration may also be named with --config
+    #[arg(value_name = "PATH", default_value = ".")]
     path: PathBuf,
-    /// The folder of results; each run adds one
+    /// The folder of results, to which each run adds one; of regression suites: of records [default: .regtrace/runs
+    /// beside the configuration if it is there, else .nightmill/suite-runs]
     #[arg(long, value_name = "DIR")]
-    out: PathBuf,
+    out: Option<PathBuf>,
     /// The application, where PATH holds several or none is to be seen
     #[arg(long)]
     app: Option<String>,
-    /// The set, where the application has several
-    #[arg(long)]
-    set: Option<String>,
+    /// The set, where the application has several; of regression suites: those to run, by path, alias or name
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    set: Vec<String>,
     /// Only these cases
     #[arg(long, value_name = "ID,...", value_delimiter = ',')]
     cases: Vec<String>,
     /// Passes over all cases
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
-    /// Ask no judge: metrics that need one are not evaluated
+    /// Ask no judge: metrics that need one are not evaluated; those of regression suites are computed instead
     #[arg(long)]
     no_judge: bool,
     /// Refuse metrics that no evaluator is known for
@@ -54,6 +59,13 @@ pub(in crate::cli) struct RunArgs {
     /// Write no page
     #[arg(long)]
     no_report: bool,
+    /// Count what judges would be asked and what it would cost; nothing is sent or written
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    given: GivenFlags,
+    #[command(flatten)]
+    regression: RegressionFlags,
     #[command(flatten)]
     patterns: Patterns,
     #[command(flatten)]
@@ -99,6 +111,29 @@ impl Offer for OfSuites {
 }
 
 pub(super) fn run(args: RunArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
+    let (kind, config) = super::kind_of_run(&args.path, args.app.is_some(), config)?;
+    if let SuiteKind::Regression(path) = kind {
+        let regression = RegressionRun {
+            path,
+            out: args.out,
+            sets: args.set,
+            cases: args.cases,
+            no_judge: args.no_judge,
+            page: !args.no_report,
+            dry_run: args.dry_run,
+            settings: args.settings.given,
+            given: args.given,
+            flags: args.regression,
+        };
+        return regression.run(config);
+    }
+    run_regression::refuse_for_eval_sets(&args.given)?;
+    if args.dry_run {
+        return Err("--dry-run: evaluation sets are not counted beforehand".into());
+    }
+    let Some(out) = args.out.clone() else {
+        return Err("name a folder of results with --out".into());
+    };
     // Other settings of the file and the environment are there for scoring.
     let given = args.settings.given.clone().complete(config)?;
     let given = given.only(|name| {
@@ -117,7 +152,7 @@ pub(super) fn run(args: RunArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
     let request = EvalSetRequest {
         sets: args.patterns.sets(&base)?,
         metrics: args.patterns.metrics(&base)?,
-        results: args.patterns.results(&args.out)?,
+        results: args.patterns.results(&out)?,
         app,
         set,
         cases: args.cases,
@@ -146,7 +181,12 @@ pub(super) fn run(args: RunArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
 
 /// The folder above the application, the application and the set that the flags name.
 fn found(args: &RunArgs) -> Result<(PathBuf, String, String), AnyError> {
-    let (base, app, sets) = match (&args.app, &args.set) {
+    let named = match args.set.as_slice() {
+        [] => None,
+        [set] => Some(set),
+        _ => return Err("--set: an evaluation set is run alone; name one".into()),
+    };
+    let (base, app, sets) = match (&args.app, named) {
         (Some(app), Some(set)) => return Ok((args.path.clone(), app.clone(), set.clone())),
         (Some(app), None) => {
             let sets = LocalSets::new(args.patterns.sets(&args.path)?).list(app)?;
@@ -160,7 +200,7 @@ fn found(args: &RunArgs) -> Result<(PathBuf, String, String), AnyError> {
             )
         })?,
     };
-    let chosen = match (&args.set, sets.as_slice()) {
+    let chosen = match (named, sets.as_slice()) {
         (Some(set), _) => set.clone(),
         (None, [set]) => set.clone(),
         (None, []) => {
