@@ -274,7 +274,7 @@ impl RegressionRun {
         if !outcome.not_run.is_empty() {
             lines.push(format!("not run (--bail): {}", outcome.not_run.join(", ")));
         }
-        lines.extend(outcome.notes.iter().cloned());
+        lines.extend(outcome.notes.iter().map(|note| format!("note: {note}")));
         lines.extend(outcome.files.iter().map(|file| format!("wrote {file}")));
         if !outcome.gates_passed() {
             lines.push(match self.flags.no_gate {
