@@ -255,10 +255,14 @@ fn text_of(path: &Path) -> Result<String, RunError> {
 /// The keys of a JSON object; none of anything else.
 fn keys_of_json(text: &str) -> Option<Vec<String>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut keys = Vec::new();
     // Values are passed over.
-    let json = crate::text::parse_members(text.as_bytes(), |_| false).ok();
-    match json.map(Value::from) {
-        Some(Value::Object(members)) => Some(members.keys().cloned().collect()),
+    let json = crate::text::parse_members(text.as_bytes(), |name| {
+        keys.push(name.to_owned());
+        false
+    });
+    match Value::from(json.ok()?) {
+        Value::Object(_) => Some(keys),
         _ => None,
     }
 }

@@ -24,6 +24,9 @@ use crate::suite::{SuiteKind, SuiteOutcome};
 /// Flags of `suite run`.
 #[derive(Args, Debug)]
 pub(in crate::cli) struct RunArgs {
+    // The first one: the others take their values away.
+    #[command(flatten)]
+    given: GivenFlags,
     /// An evaluation set (NAME.evalset.json), the folder of its application, or the folder above it; or a
     /// configuration of regression suites, its folder, or a golden set. A configuration may also be named with --config
     #[arg(value_name = "PATH", default_value = ".")]
@@ -62,8 +65,6 @@ pub(in crate::cli) struct RunArgs {
     /// Count what judges would be asked and what it would cost; nothing is sent or written
     #[arg(long)]
     dry_run: bool,
-    #[command(flatten)]
-    given: GivenFlags,
     #[command(flatten)]
     regression: RegressionFlags,
     #[command(flatten)]

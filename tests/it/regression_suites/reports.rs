@@ -36,7 +36,7 @@ fn junit_and_markdown_go_where_they_are_wanted() {
         "# Regression report: two",
         "### ❌ b (",
         "### ✅ c (100.0%)",
-        "| suite_score | fail |",
+        "| max_failed_cases | fail |",
     ] {
         assert!(markdown.contains(words), "{words} is not in {markdown}");
     }
