@@ -89,10 +89,14 @@ pub(super) fn print_of(result: &Path, text: &str) -> Result<(), SettingsError> {
     })
 }
 
-/// Prints to standard output or, where that is taken by something else, to standard error.
+/// Prints to standard output or, where that is taken by something else, to standard error. Nothing can be done about a
+/// closed standard error.
 pub(super) fn say(text: &str, taken: bool) -> Result<(), std::io::Error> {
     match taken {
-        true => std::io::stderr().write_all(text.as_bytes()),
+        true => {
+            let _ = std::io::stderr().lock().write_all(text.as_bytes());
+            Ok(())
+        }
         false => print(text),
     }
 }

@@ -9,7 +9,11 @@ use crate::text::nearest;
 
 const VARIABLE_PREFIX: &str = "NIGHTMILL_";
 /// Variables that are no settings of a run.
-const OTHER_VARIABLES: &[&str] = &["NIGHTMILL_CPU_LEVEL", "NIGHTMILL_CONFIG"];
+const OTHER_VARIABLES: &[&str] = &[
+    "NIGHTMILL_CPU_LEVEL",
+    "NIGHTMILL_CONFIG",
+    "NIGHTMILL_BRANCH",
+];
 const FILE: &str = "nightmill.toml";
 
 /// Settings as they were given: texts, `true`, and lists of texts, by the keys of a settings file. Whether they make sense

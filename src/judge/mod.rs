@@ -56,6 +56,7 @@ pub use secret::{
     SECRET, SecretError, Secrets, Written, header_secrets, key_of_file, masked_header, masked_url,
     url_fault, with_variables,
 };
+pub(crate) use service::billed_for_failure;
 pub use service::{CallCounts, JudgeService, ServiceParts, Unanswered};
 pub use temperature::Temperature;
 pub(crate) use trace_judge::follow;

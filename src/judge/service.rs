@@ -535,7 +535,7 @@ impl JudgeService {
 
 /// Tokens billed for a failed call without a count: none if it never reached the endpoint or was refused there, unknown if its
 /// answer was lost on the way, not read, or held back.
-pub(super) fn billed_for_failure(kind: CallErrorKind) -> Option<Usage> {
+pub(crate) fn billed_for_failure(kind: CallErrorKind) -> Option<Usage> {
     use CallErrorKind::{Blocked, Connection, Garbled, Timeout, TooLarge};
     match kind {
         Timeout | Connection | Garbled | TooLarge | Blocked => None,

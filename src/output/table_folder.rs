@@ -1,4 +1,4 @@
-//! Folders of tables that are no runs: comparisons of runs, and plans. Each is known by a table that no run has.
+//! Folders of tables that are no runs: comparisons of runs, plans, and runs of regression suites. Each is known by a table that no run has.
 
 use std::path::{Path, PathBuf};
 
@@ -9,10 +9,12 @@ use crate::output::{RunDirectory, RunError};
 pub(crate) const COMPARISON: &str = "run_comparison";
 /// The table that every written plan has.
 pub(crate) const PLAN: &str = "judge_plan";
+/// The table that every run of a regression suite has.
+pub(crate) const SUITE: &str = "suite_results";
 
 /// Whether a folder holds tables that are no run.
 pub(crate) fn is_no_run(folder: &Path) -> bool {
-    let mut tables = [COMPARISON, PLAN].iter();
+    let mut tables = [COMPARISON, PLAN, SUITE].iter();
     tables.any(|table| folder.join(table).exists())
 }
 

@@ -20,6 +20,11 @@ impl Paint {
         }
     }
 
+    /// Colours wherever the text goes.
+    pub fn everywhere() -> Self {
+        Self { on: true }
+    }
+
     /// A header.
     pub fn head(self, text: &str) -> String {
         self.with(Style::new().bold(), text)

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 pub use batches::batch_rules;
 pub use endpoint::provider;
 pub use judge_file::JudgeFile;
-pub use judges::{judge_model, ledger, prices, questions, sample_seed, suite};
+pub use judges::{judge_model, ledger, named, prices, questions, sample_seed, suite};
 
 use crate::job::{Given, Job, NoEvidence, RequestRecord, SettingsError};
 use crate::metric::{ALL, CONVERSATION, Gate, Rules, SignalWeights};

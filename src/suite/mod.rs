@@ -3,6 +3,7 @@
 mod difference;
 pub mod evalset;
 mod flakiness;
+mod kind;
 mod outcome;
 pub mod page;
 mod plan;
@@ -10,6 +11,7 @@ pub mod process;
 pub mod regression;
 pub mod terminal;
 
+pub use kind::{ResultKind, SuiteKind, result_kind, suite_kind};
 pub use outcome::{
     CaseFlakiness, CaseOutcome, Chance, CheckOutcome, FlakinessOutcome, GateOutcome,
     JudgingOutcome, MetricOutcome, PartOutcome, PassFigures, SuiteOutcome, Verdict,

@@ -3,10 +3,8 @@
 use serde::Serialize;
 
 use crate::judge::Usage;
-use crate::run::{JudgeRequest, price_of};
-
-/// Tokens that a reply is reckoned with: some sentences.
-pub(super) const USUAL_REPLY_TOKENS: u64 = 200;
+use crate::report::{counted, plain};
+use crate::run::{JudgeRequest, USUAL_REPLY_TOKENS, price_of};
 
 /// What a metric would ask.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -15,7 +13,7 @@ pub struct PlannedQuestions {
     pub metric: String,
     /// The model; empty for the total.
     pub model: String,
-    /// Questions: turn by turn and sample by sample.
+    /// Questions, of evaluation sets turn by turn and sample by sample.
     pub questions: u64,
     /// Questions that the ledger answers already.
     pub known: u64,
@@ -25,45 +23,53 @@ pub struct PlannedQuestions {
     pub reply_tokens: u64,
     /// Dollars for them; none where the model has no price.
     pub cost: Option<f64>,
+    /// The same at most: a token for each byte of a question, replies of the largest size. Repetitions of failed calls
+    /// and a fallback judge are not in it.
+    pub most_cost: Option<f64>,
+    /// What they can use at most.
+    #[serde(skip)]
+    pub(super) most: Usage,
 }
 
 impl PlannedQuestions {
-    /// Counts a question of so many tokens.
-    pub(super) fn add(&mut self, known: bool, prompt_tokens: u64) {
+    /// Counts a question that the ledger answers.
+    pub(super) fn add_known(&mut self) {
         self.questions += 1;
-        match known {
-            true => self.known += 1,
-            false => {
-                self.prompt_tokens += prompt_tokens;
-                self.reply_tokens += USUAL_REPLY_TOKENS;
-            }
-        }
+        self.known += 1;
+    }
+
+    /// Counts a question of so many tokens, and what it and its reply can use at most.
+    pub(super) fn add(&mut self, prompt_tokens: u64, most: Usage) {
+        self.questions += 1;
+        self.prompt_tokens += prompt_tokens;
+        self.reply_tokens += USUAL_REPLY_TOKENS;
+        self.most.prompt += most.prompt;
+        self.most.completion += most.completion;
     }
 }
 
 /// What a suite would ask.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct SuitePlan {
-    /// Its name.
-    pub name: String,
-    /// Cases, over all passes.
+    /// Suites.
+    pub suites: u64,
+    /// Cases of all suites, over all passes.
     pub cases: u64,
     /// By metric that asks a judge, in the order of the suite.
     pub metrics: Vec<PlannedQuestions>,
     /// All together.
     pub total: PlannedQuestions,
-    /// The day of the prices.
-    pub prices_as_of: String,
+    /// The day of the prices; none where nobody is asked.
+    pub prices_as_of: Option<String>,
     /// What a reader must know, one line each.
     pub notes: Vec<String>,
 }
 
 impl SuitePlan {
-    /// A plan of these metrics, with what they cost.
+    /// A plan of these metrics, with what they cost; nobody is asked without a judge.
     pub(super) fn of(
-        name: &str,
-        cases: u64,
-        judge: &JudgeRequest,
+        (suites, cases): (u64, u64),
+        judge: Option<&JudgeRequest>,
         mut metrics: Vec<PlannedQuestions>,
         notes: Vec<String>,
     ) -> Self {
@@ -73,7 +79,9 @@ impl SuitePlan {
                 completion: metric.reply_tokens,
                 ..Usage::default()
             };
-            metric.cost = price_of(judge, &metric.model).map(|price| price.of(usage));
+            let price = judge.and_then(|judge| price_of(judge, &metric.model));
+            metric.cost = price.map(|price| price.of(usage));
+            metric.most_cost = price.map(|price| price.of(metric.most));
         }
         let sum = |count: fn(&PlannedQuestions) -> u64| metrics.iter().map(count).sum();
         let total = PlannedQuestions {
@@ -84,13 +92,15 @@ impl SuitePlan {
             prompt_tokens: sum(|m| m.prompt_tokens),
             reply_tokens: sum(|m| m.reply_tokens),
             cost: metrics.iter().map(|m| m.cost).sum(),
+            most_cost: metrics.iter().map(|m| m.most_cost).sum(),
+            most: Usage::default(),
         };
         Self {
-            name: name.to_owned(),
+            suites,
             cases,
             metrics,
             total,
-            prices_as_of: judge.prices.as_of.clone(),
+            prices_as_of: judge.map(|judge| judge.prices.as_of.clone()),
             notes,
         }
     }
@@ -98,16 +108,23 @@ impl SuitePlan {
     /// The plan as a table for a terminal.
     pub fn text(&self) -> String {
         let mut text = format!(
-            "{}: {}; nothing was sent\n",
-            self.name,
-            crate::report::counted(self.cases, "case", "cases")
+            "{} with {}; nothing was sent or written\n",
+            counted(self.suites, "suite", "suites"),
+            counted(self.cases, "case", "cases")
         );
         if self.metrics.is_empty() {
-            text.push_str("No metric asks a judge: running it costs nothing.\n");
+            text.push_str("no judge would be asked: the run costs nothing\n");
         } else {
             text.push_str(&format!(
-                "\n{:<28} {:<22} {:>9} {:>9} {:>13} {:>12} {:>11}\n",
-                "metric", "model", "questions", "known", "prompt tokens", "reply tokens", "dollars"
+                "\n{:<28} {:<22} {:>9} {:>9} {:>13} {:>12} {:>9} {:>9}\n",
+                "metric",
+                "model",
+                "questions",
+                "known",
+                "prompt tokens",
+                "reply tokens",
+                "dollars",
+                "at most"
             ));
         }
         for metric in self
@@ -115,27 +132,30 @@ impl SuitePlan {
             .iter()
             .chain((!self.metrics.is_empty()).then_some(&self.total))
         {
-            let cost = metric.cost;
+            let dollars = |cost: Option<f64>| {
+                cost.map_or_else(|| "no price".to_owned(), |cost| format!("{cost:.4}"))
+            };
             text.push_str(&format!(
-                "{:<28} {:<22} {:>9} {:>9} {:>13} {:>12} {:>11}\n",
-                metric.metric,
-                metric.model,
+                "{:<28} {:<22} {:>9} {:>9} {:>13} {:>12} {:>9} {:>9}\n",
+                plain(&metric.metric),
+                plain(&metric.model),
                 metric.questions,
                 metric.known,
                 metric.prompt_tokens,
                 metric.reply_tokens,
-                cost.map_or_else(|| "no price".to_owned(), |cost| format!("{cost:.4}")),
+                dollars(metric.cost),
+                dollars(metric.most_cost),
             ));
         }
         if !self.metrics.is_empty() {
             text.push_str(&format!(
-                "\nTokens and dollars are of questions that are not known, estimated: a token for four bytes, {USUAL_REPLY_TOKENS} for \
-                 a reply. Prices as of {}.\n",
-                self.prices_as_of
+                "\nTokens and dollars are of the questions that the ledger does not know: estimated (a token for four bytes, \
+                 {USUAL_REPLY_TOKENS} for a reply), and at most (a token for a byte, replies of the largest size). Prices as of {}.\n",
+                self.prices_as_of.as_deref().unwrap_or("never")
             ));
         }
         for note in &self.notes {
-            text.push_str(&format!("note: {}\n", crate::report::plain(note)));
+            text.push_str(&format!("note: {}\n", plain(note)));
         }
         text
     }

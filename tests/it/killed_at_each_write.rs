@@ -178,3 +178,38 @@ fn what_was_answered_is_not_lost_with_the_run() {
     passed(&mut score());
     assert_eq!(judge.prompt_count(), asked);
 }
+
+#[test]
+fn a_record_of_a_suite_is_there_whole_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = killer(folder.path());
+    let records = folder.path().join("records");
+    let run = || {
+        let mut command = program();
+        command.args(["suite", "run", "datasets/suites/regression", "--out"]);
+        command
+            .arg(&records)
+            .arg("--junit")
+            .arg(folder.path().join("j.xml"));
+        command
+    };
+    kill_everywhere(&library, run, || {
+        let entries = std::fs::read_dir(&records).into_iter().flatten().flatten();
+        for path in entries.map(|entry| entry.path()) {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if name.starts_with("run_") && name.ends_with(".json") {
+                let mut show = program();
+                passed(show.args(["suite", "show"]).arg(&path));
+                assert_whole(&path.with_extension(""));
+            }
+        }
+    });
+    // The last run has removed what all others left under hidden names.
+    let hidden = entries_but_records(&records);
+    assert!(
+        hidden
+            .iter()
+            .all(|name| name == ".lock" || !name.starts_with('.')),
+        "{hidden:?}"
+    );
+}

@@ -33,6 +33,7 @@ mod manual_scores;
 mod no_evidence;
 mod process;
 mod readme;
+mod regression_suites;
 mod report;
 mod rooms;
 mod run_records;

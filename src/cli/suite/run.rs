@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 
+use super::given_flags::GivenFlags;
 use super::participant_flags::{EvaluatorFlags, ParticipantFlags};
+use super::regression_flags::RegressionFlags;
+use super::run_regression::{self, RegressionRun};
 use super::runner_flags::RunnerFlags;
 use super::{Patterns, ended};
 use crate::cli::progress::ProgressBar;
@@ -14,27 +17,32 @@ use crate::cli::{AnyError, Outcome, outcome};
 use crate::job::{Job, Setting, Theme};
 use crate::report::Paint;
 use crate::run::{CacheChoice, Progress, open};
-use crate::suite::SuiteOutcome;
 use crate::suite::evalset::hooks::HookRegistry;
 use crate::suite::evalset::store::{EvalSets, LocalSets, write};
 use crate::suite::evalset::{Agent, EvalSetRequest, Participants, located, plan};
 use crate::suite::page::{self, PageFacts};
+use crate::suite::{SuiteKind, SuiteOutcome, SuitePlan};
 
 /// Flags of `suite run`.
 #[derive(Args, Debug)]
 pub(in crate::cli) struct RunArgs {
-    /// A set (NAME.evalset.json), the folder of an application, or the folder above it
-    #[arg(value_name = "PATH")]
+    // The first one: the others take their values away.
+    #[command(flatten)]
+    given: GivenFlags,
+    /// An evaluation set (NAME.evalset.json), the folder of its application, or the folder above it; or a
+    /// configuration of regression suites, its folder, or a golden set. A configuration may also be named with --config
+    #[arg(value_name = "PATH", default_value = ".")]
     path: PathBuf,
-    /// The folder of results; each run adds one
-    #[arg(long, value_name = "DIR", required_unless_present = "dry_run")]
+    /// The folder of results, to which each run adds one; of regression suites: of records [default: .regtrace/runs
+    /// beside the configuration if it is there, else .nightmill/suite-runs]
+    #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// The application, where PATH holds several or none is to be seen
     #[arg(long)]
     app: Option<String>,
-    /// The set, where the application has several
-    #[arg(long)]
-    set: Option<String>,
+    /// The set, where the application has several; of regression suites: those to run, by path, alias or name
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    set: Vec<String>,
     /// Only these cases
     #[arg(long, value_name = "ID,...", value_delimiter = ',')]
     cases: Vec<String>,
@@ -44,7 +52,7 @@ pub(in crate::cli) struct RunArgs {
     /// The k of pass^k and pass@k, the chances that all or any of k passes succeed [default: the number of --runs]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pass_k: Option<u32>,
-    /// Ask no judge: metrics that need one are not evaluated
+    /// Ask no judge: metrics that need one are not evaluated; those of regression suites are computed instead
     #[arg(long)]
     no_judge: bool,
     /// Refuse metrics that no evaluator is known for
@@ -71,6 +79,8 @@ pub(in crate::cli) struct RunArgs {
     participants: ParticipantFlags,
     #[command(flatten)]
     evaluators: EvaluatorFlags,
+    #[command(flatten)]
+    regression: RegressionFlags,
     #[command(flatten)]
     patterns: Patterns,
     #[command(flatten)]
@@ -122,6 +132,31 @@ fn of_encoder(setting: &Setting) -> bool {
 }
 
 pub(super) fn run(args: RunArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
+    let (kind, config) = super::kind_of_run(&args.path, args.app.is_some(), config)?;
+    if let SuiteKind::Regression(path) = kind {
+        let regression = RegressionRun {
+            path,
+            out: args.out,
+            sets: args.set,
+            cases: args.cases,
+            no_judge: args.no_judge,
+            page: !args.no_report,
+            dry_run: args.dry_run,
+            settings: args.settings.given,
+            given: args.given,
+            flags: args.regression,
+        };
+        return regression.run(config);
+    }
+    run_regression::refuse_for_eval_sets(&args.given)?;
+    let set = match args.set.as_slice() {
+        [] => None,
+        [set] => Some(set.as_str()),
+        _ => return Err("--set: an evaluation set is run alone; name one".into()),
+    };
+    if args.out.is_none() && !args.dry_run {
+        return Err("name a folder of results with --out".into());
+    }
     let engine_flag = args.settings.given.names();
     let mut engine_flag = engine_flag.filter(|name| Setting::named(name).is_some_and(of_encoder));
     let engine_flag = engine_flag.next().map(|name| name.replace('_', "-"));
@@ -132,12 +167,7 @@ pub(super) fn run(args: RunArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
         setting.is_some_and(OfSuites::offers)
     });
     let job = Job::of(given)?;
-    let (base, app, set) = found(
-        &args.path,
-        args.app.as_deref(),
-        args.set.as_deref(),
-        &args.patterns,
-    )?;
+    let (base, app, set) = found(&args.path, args.app.as_deref(), set, &args.patterns)?;
     let agent = match &args.inferences {
         Some(file) => {
             args.runner.agent(job.offline)?;
@@ -184,13 +214,7 @@ pub(super) fn run(args: RunArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
     };
     let progress = Arc::new(Progress::default());
     if args.dry_run {
-        let plan = plan(&request, &participants)?;
-        let text = match job.json {
-            true => format!("{}\n", serde_json::to_string_pretty(&plan)?),
-            false => plan.text(),
-        };
-        outcome::print(&text)?;
-        return Ok(Outcome::Done);
+        return print_plan(&plan(&request, &participants)?, job.json);
     }
     let bar = ProgressBar::start(Arc::clone(&progress));
     let result = crate::suite::evalset::run(&request, participants, &progress);
@@ -266,6 +290,15 @@ fn write_page(outcome: &mut SuiteOutcome, input: &Path) -> Result<(), AnyError> 
     let html = page::html(outcome, &facts)?;
     write(&path, &html).map_err(|e| format!("{e}; the result itself is there"))?;
     Ok(())
+}
+
+/// Prints what a suite would ask.
+pub(super) fn print_plan(plan: &SuitePlan, json: bool) -> Result<Outcome, AnyError> {
+    outcome::print(&match json {
+        true => format!("{}\n", serde_json::to_string_pretty(plan)?),
+        false => plan.text(),
+    })?;
+    Ok(Outcome::Done)
 }
 
 /// Prints what a suite came to, to standard error where standard output is taken.

@@ -6,13 +6,14 @@ use clap::Args;
 
 use super::ended;
 use crate::cli::{AnyError, Outcome};
-use crate::suite::SuiteOutcome;
 use crate::suite::evalset::{read_result, shown_result};
+use crate::suite::regression::{RunRecord, record_outcome};
+use crate::suite::{ResultKind, SuiteOutcome, result_kind};
 
 /// Flags of `suite show`.
 #[derive(Args, Debug)]
 pub(in crate::cli) struct ShowArgs {
-    /// A result: NAME.evalset_result.json
+    /// A result (NAME.evalset_result.json) or a record (RUN_ID.json)
     #[arg(value_name = "RESULT")]
     result: PathBuf,
     /// Print JSON
@@ -28,6 +29,11 @@ pub(super) fn run(args: &ShowArgs) -> Result<Outcome, AnyError> {
 
 /// What a result file says.
 pub(super) fn shown(path: &Path) -> Result<SuiteOutcome, AnyError> {
+    if result_kind(path)? == ResultKind::Regression {
+        let mut outcome = record_outcome(&RunRecord::read(path)?, None);
+        outcome.files = vec![path.display().to_string()];
+        return Ok(outcome);
+    }
     let loaded = read_result(path)?;
     let mut outcome = shown_result(&loaded.value);
     outcome.notes = loaded.warnings;

@@ -287,11 +287,26 @@ impl Shared<'_> {
         provider: &ProviderSettings,
         models: &[String],
     ) -> Result<JudgeService, RunError> {
+        let (retries, timeout) = (self.request.retries, self.request.timeout);
+        self.service_within(provider, models, retries, timeout)
+    }
+
+    /// The same for an endpoint with a patience of its own: how calls are repeated, and how long one answer may take.
+    ///
+    /// # Errors
+    /// [`RunError::Request`].
+    pub fn service_within(
+        &self,
+        provider: &ProviderSettings,
+        models: &[String],
+        retries: Retries,
+        timeout: Duration,
+    ) -> Result<JudgeService, RunError> {
         let request = self.request;
         let client = match request.batches {
             None => None,
             Some(_) => {
-                let client = BatchClient::new(provider.clone(), models, request.retries);
+                let client = BatchClient::new(provider.clone(), models, retries);
                 Some(client.map_err(refused)?)
             }
         };
@@ -326,10 +341,10 @@ impl Shared<'_> {
             budget: Arc::clone(&self.budget),
             gate: Arc::clone(&self.gate),
             prices: request.prices.clone(),
-            retries: request.retries,
+            retries,
             breaker: BreakerRules::default(),
             concurrency: request.concurrency,
-            timeout: request.timeout,
+            timeout,
             deadline: request.deadline,
             secrets: provider.secrets(),
         }))

@@ -171,11 +171,11 @@ fn model_of(
     }
 }
 
-/// The full name of a model.
+/// The full name of a model that a setting names.
 ///
 /// # Errors
 /// If it is empty, or nothing but a provider.
-fn named(job: &Job, setting: &str, model: &str) -> Result<String, SettingsError> {
+pub fn named(job: &Job, setting: &str, model: &str) -> Result<String, SettingsError> {
     let model = model.trim();
     if model.is_empty() || model.ends_with('/') {
         return wrong(format!(

@@ -120,7 +120,7 @@ pub fn plan(request: &EvalSetRequest, participants: &Participants) -> Result<Sui
         planned.push(questions);
     }
     let count = inferences.len() as u64;
-    Ok(SuitePlan::of(&set.id, count, judge, planned, notes))
+    Ok(SuitePlan::of((1, count), Some(judge), planned, notes))
 }
 
 /// The turns that a case expects, if all are there.

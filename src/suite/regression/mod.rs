@@ -1,11 +1,17 @@
 //! Regression suites: what a model answers is held against what was expected, the scores against those of an earlier
 //! run, and a build against both (as in Regtrace, whose files and records are read as they are).
 //!
-//! The way of a run: a configuration ([`SuiteConfig`]) names suites ([`GoldenSet`]), outputs of other tables are joined
-//! onto them ([`Outputs`]); the metrics of each case ([`EvaluatedCase`]) give scores of cases and suites
-//! ([`cascade()`]); the store of records ([`RecordStore`]) finds the baseline, and [`compare()`] says what changed;
-//! [`check_gates`] decides; the record ([`RunRecord`]) is saved, and becomes reports ([`json_report`],
-//! [`markdown_report`], [`junit_report`]) and tables ([`suite_tables`]).
+//! The way of a run ([`run()`]): a configuration ([`SuiteConfig`]) names suites ([`GoldenSet`]), outputs of other tables
+//! are joined onto them ([`Outputs`]), and all of it is checked before anything is evaluated. Suite by suite, metrics are
+//! computed, case by case on all threads; then judges are asked what they are to say: the first one, the fallback where it
+//! fails, and where nobody says anything that can be used, what was computed counts. The metrics of each case
+//! ([`EvaluatedCase`]) give scores of cases and suites ([`cascade()`]); the store of records ([`RecordStore`]) finds the
+//! baseline, and [`compare()`] says what changed; [`check_gates`] decides. Tables ([`suite_tables`]) and a page are written
+//! beside the record, each whole or not at all, and the record ([`RunRecord`]) last: only a record can be a baseline.
+//! Reports ([`json_report`], [`markdown_report`], [`junit_report`]) follow.
+//!
+//! Three kinds of runs are never a baseline of their own accord: those whose gates failed, those that broke down or wait
+//! for a judge (`errored`), and those of a part of the cases, which leave no record.
 
 mod baseline;
 mod cascade;
@@ -21,7 +27,9 @@ mod record;
 mod record_diff;
 mod record_store;
 mod report;
+mod run;
 mod scaffold;
+mod shown;
 mod suite_metric;
 mod sum;
 mod tables;
@@ -60,7 +68,13 @@ pub use record::{
 pub use record_diff::{CaseDiff, RunDiff, ThenNow, diff_records};
 pub use record_store::{Baseline, Listing, RecordStore, RunFilter, StoreError};
 pub use report::{json_report, junit_report, markdown_report};
+pub use run::{
+    BaselineChoice, JudgeOverrides, Judging, ListedSuite, RegressionOutcome, RegressionRequest,
+    ReportFiles, SuiteChoice, SuitePath, json_reports, plan_questions, run, suites_of,
+};
 pub use scaffold::{Scaffold, scaffold_of_file, scaffold_of_record};
+pub use shown::{head_line, record_outcome};
 pub use suite_metric::SuiteMetric;
 pub use tables::{SUITE_TABLES, suite_tables};
 pub use whole_file::MAX_FILE_BYTES;
+pub(in crate::suite) use whole_file::keys_of_yaml;

@@ -309,11 +309,18 @@ impl RecordStore {
     /// Writes a file whole under another name and then renames it. The lock must be held.
     fn write_new(&self, path: &Path, text: &[u8], replace: bool) -> std::io::Result<()> {
         use std::os::unix::fs::PermissionsExt;
-        let mut partial = tempfile::Builder::new()
-            .prefix(PARTIAL)
-            // What the umask leaves of it, as for any new file.
-            .permissions(fs::Permissions::from_mode(0o666))
-            .tempfile_in(&self.folder)?;
+        let mut partial = loop {
+            let partial = tempfile::Builder::new()
+                .prefix(PARTIAL)
+                // What the umask leaves of it, as for any new file.
+                .permissions(fs::Permissions::from_mode(0o666))
+                .tempfile_in(&self.folder)?;
+            // Whoever writes tables or reports to this folder removes partial outputs that nobody has locked.
+            partial.as_file().lock()?;
+            if partial.path().exists() {
+                break partial;
+            }
+        };
         partial.write_all(text)?;
         partial.as_file().sync_all()?;
         match replace {

@@ -68,6 +68,20 @@ pub(super) fn yaml_of(path: &Path, text: &str) -> Result<Value, FileError> {
         .map_err(|e| FileError::syntax(path, "YAML", e))
 }
 
+/// The keys of a YAML document that is a block of keys; none of anything else.
+///
+/// # Errors
+/// [`FileError`] with line and column, if it is no YAML.
+pub(in crate::suite) fn keys_of_yaml(
+    path: &Path,
+    text: &str,
+) -> Result<Option<Vec<String>>, FileError> {
+    Ok(match yaml_of(path, text)? {
+        Value::Object(members) => Some(members.keys().cloned().collect()),
+        _ => None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

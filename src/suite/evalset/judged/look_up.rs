@@ -2,6 +2,7 @@
 
 use super::sample::Sample;
 use super::{AskedTurn, JudgeRoute, JudgedEvaluator, Reading};
+use crate::judge::Usage;
 use crate::judge::answers::Answers;
 use crate::judge::asker::{Asker, LookUp, Source};
 use crate::suite::evalset::model::{EvalMetric, Invocation, Rubric};
@@ -54,8 +55,16 @@ pub(crate) async fn look_up(
                 })
                 .await;
             let seen = look_up.seen();
-            let tokens = seen.first_prompt_tokens.unwrap_or_default();
-            planned.add(seen.answered > 0, tokens);
+            if seen.answered > 0 {
+                planned.add_known();
+                continue;
+            }
+            let most = Usage {
+                prompt: prompt.len() as u64,
+                completion: route.max_output_tokens.into(),
+                ..Usage::default()
+            };
+            planned.add(seen.first_prompt_tokens.unwrap_or_default(), most);
         }
     }
 }

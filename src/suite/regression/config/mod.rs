@@ -17,6 +17,9 @@ use super::named::Named;
 use crate::metric::comparison::Compat;
 use crate::text::nearest;
 
+/// Cases that are evaluated at the same time where the configuration does not say.
+const USUAL_CONCURRENCY: usize = 4;
+
 /// A configuration that can be used: everything in it was checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SuiteConfig {
@@ -249,6 +252,28 @@ pub enum UnknownSet {
 }
 
 impl SuiteConfig {
+    /// The configuration of a suite that has none: its file alone, and the default of everything.
+    pub fn of_suite(file: PathBuf) -> Self {
+        Self {
+            project_name: None,
+            project_version: "1.0".to_owned(),
+            golden_sets: vec![GoldenSetEntry {
+                path: file,
+                alias: None,
+                enabled: true,
+                weight: 1.0,
+            }],
+            metrics: MetricsConfig::default(),
+            primary_judge: None,
+            fallback_judge: None,
+            concurrency: USUAL_CONCURRENCY,
+            quality_gates: QualityGates::default(),
+            nfr_gates: None,
+            output: OutputConfig::default(),
+            compat: Compat::default(),
+        }
+    }
+
     /// The suites to run, in the order of the configuration: the enabled ones, or of those only the ones that `wanted`
     /// names by path or alias.
     ///

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{
     BaselineStrategy, ClaimDepth, ColorChoice, FactualityConfig, FactualityMode, FormatConfig,
     GoldenSetEntry, JudgeEntry, MetricsConfig, NfrGates, OutputConfig, Part, QualityGates,
-    RegressionConfig, RegressionGate, ReportFormat, SuiteConfig, ToneConfig,
+    RegressionConfig, RegressionGate, ReportFormat, SuiteConfig, ToneConfig, USUAL_CONCURRENCY,
 };
 use crate::metric::comparison::Compat;
 use crate::suite::regression::file_fault::{Fault, FileError};
@@ -88,7 +88,7 @@ fn config(findings: &Findings, value: &Value) -> SuiteConfig {
     }
     judge.finish();
     let run = top.block("run");
-    let concurrency = run.whole("concurrency", 1..=20).unwrap_or(4);
+    let concurrency = run.whole("concurrency", 1..=20);
     run.finish();
     let quality_gates = quality_gates(findings, top.block("quality_gates"));
     let nfr_gates = top.optional_block("nfr_gates").map(nfr_gates);
@@ -108,7 +108,9 @@ fn config(findings: &Findings, value: &Value) -> SuiteConfig {
         metrics,
         primary_judge,
         fallback_judge,
-        concurrency: usize::try_from(concurrency).unwrap_or(1),
+        concurrency: concurrency
+            .and_then(|cases| usize::try_from(cases).ok())
+            .unwrap_or(USUAL_CONCURRENCY),
         quality_gates,
         nfr_gates,
         output,

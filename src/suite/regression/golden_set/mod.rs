@@ -120,6 +120,12 @@ impl GoldenSet {
         !self.cases.is_empty() && self.cases.iter().all(|of| of.actual_output.is_none())
     }
 
+    /// The cases without an output, of which the empty text is evaluated.
+    pub fn without_output(&self) -> usize {
+        let cases = self.cases.iter();
+        cases.filter(|of| of.actual_output.is_none()).count()
+    }
+
     /// Keeps the cases that have one of these tags, or all where the suite itself has one or none is wanted.
     pub fn keep_tagged(&mut self, tags: &[String]) {
         let has = |own: &[String]| own.iter().any(|tag| tags.contains(tag));

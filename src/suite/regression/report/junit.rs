@@ -6,7 +6,7 @@ use quick_xml::events::{BytesDecl, BytesText, Event};
 use quick_xml::writer::Writer;
 
 use crate::metric::checked::Checked;
-use crate::suite::regression::record::{CaseRecord, RunRecord};
+use crate::suite::regression::record::{CaseRecord, RunRecord, RunStatus};
 use crate::text::format_instant;
 
 /// The report of runs: a suite each, a case each, and a failure for each failed metric of a case.
@@ -19,8 +19,10 @@ pub fn junit_report(records: &[RunRecord]) -> io::Result<String> {
     writer.write_event(Event::Decl(declaration))?;
     let cases = records.iter().map(|record| record.cases.len()).sum();
     let failed = records.iter().map(failures).sum();
+    let errors = records.iter().map(errors).sum();
     let milliseconds = records.iter().map(|record| record.head.duration_ms);
-    let attributes = counts(cases, failed, milliseconds.fold(0, u64::saturating_add));
+    let milliseconds = milliseconds.fold(0, u64::saturating_add);
+    let attributes = counts(cases, failed, errors, milliseconds);
     let suites = writer.create_element("testsuites");
     let suites = suites.with_attributes(pairs(&attributes));
     suites.write_inner_content(|writer| {
@@ -38,12 +40,22 @@ fn failures(record: &RunRecord) -> usize {
     record.cases.len() - record.passed_cases()
 }
 
-fn counts(cases: usize, failed: usize, milliseconds: u64) -> Vec<(&'static str, String)> {
+/// 1 for a suite that broke down, or was not evaluated as a whole: an entry of its own says so.
+fn errors(record: &RunRecord) -> usize {
+    usize::from(record.head.status == RunStatus::Errored)
+}
+
+fn counts(
+    cases: usize,
+    failed: usize,
+    errors: usize,
+    milliseconds: u64,
+) -> Vec<(&'static str, String)> {
     let (seconds, rest) = (milliseconds / 1000, milliseconds % 1000);
     vec![
-        ("tests", cases.to_string()),
+        ("tests", (cases + errors).to_string()),
         ("failures", failed.to_string()),
-        ("errors", "0".to_owned()),
+        ("errors", errors.to_string()),
         ("time", format!("{seconds}.{rest:03}")),
     ]
 }
@@ -60,6 +72,7 @@ fn write_suite(writer: &mut Writer<Vec<u8>>, record: &RunRecord) -> io::Result<(
     attributes.extend(counts(
         record.cases.len(),
         failures(record),
+        errors(record),
         head.duration_ms,
     ));
     attributes.push(("timestamp", format_instant(head.timestamp)));
@@ -92,6 +105,25 @@ fn write_suite(writer: &mut Writer<Vec<u8>>, record: &RunRecord) -> io::Result<(
         for case in &record.cases {
             write_case(writer, &head.golden_set_name, case)?;
         }
+        if errors(record) > 0 {
+            write_error(writer, &head.golden_set_name)?;
+        }
+        Ok(())
+    })?;
+    Ok(())
+}
+
+/// A suite without a verdict must not look like one that passed.
+fn write_error(writer: &mut Writer<Vec<u8>>, suite: &str) -> io::Result<()> {
+    let suite = allowed(suite);
+    let attributes = [("name", "the suite as a whole"), ("classname", &suite)];
+    let case = writer.create_element("testcase");
+    let case = case.with_attributes(attributes);
+    case.write_inner_content(|writer| {
+        let message = "the suite broke down, or was not evaluated as a whole";
+        let error = writer.create_element("error");
+        let error = error.with_attributes([("message", message), ("type", "errored")]);
+        error.write_empty()?;
         Ok(())
     })?;
     Ok(())
