@@ -58,9 +58,7 @@ pub struct QuestionPlan {
 /// [`RunError`] as for a run; no key is needed.
 pub fn plan_questions(request: &RegressionRequest) -> Result<QuestionPlan, RunError> {
     let mut input = RunInput::read(&request.path, &request.choice)?;
-    if let Some(compat) = request.compat {
-        input.config.compat = compat;
-    }
+    input.follow(request.compat);
     let config = input.config.clone();
     let rules = CaseRules::of(&config);
     let mut notes = std::mem::take(&mut input.notes);
@@ -156,9 +154,15 @@ fn plan_of(
             completion: of.planned.reply_tokens,
             cached: 0,
         };
+        // What is known costs nothing, whatever the price is.
+        let is_free = of.planned.questions == of.planned.known;
+        let dollars = |usage| match is_free {
+            true => Some(0.0),
+            false => price.map(|price| price.of(usage)),
+        };
         PlannedQuestions {
-            cost: price.map(|price| price.of(usual)),
-            most_cost: price.map(|price| price.of(of.most)),
+            cost: dollars(usual),
+            most_cost: dollars(of.most),
             ..of.planned
         }
     });
