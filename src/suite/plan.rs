@@ -80,8 +80,10 @@ impl SuitePlan {
                 ..Usage::default()
             };
             let price = judge.and_then(|judge| price_of(judge, &metric.model));
-            metric.cost = price.map(|price| price.of(usage));
-            metric.most_cost = price.map(|price| price.of(metric.most));
+            // What is known costs nothing, whatever the price is.
+            let free = (metric.questions == metric.known).then_some(0.0);
+            metric.cost = free.or(price.as_ref().map(|price| price.of(usage)));
+            metric.most_cost = free.or(price.as_ref().map(|price| price.of(metric.most)));
         }
         let sum = |count: fn(&PlannedQuestions) -> u64| metrics.iter().map(count).sum();
         let total = PlannedQuestions {

@@ -103,9 +103,10 @@ fn write_head(
         "regression" => "golden set",
         other => other,
     };
-    let of = match outcome.of.as_str() {
-        "" => String::new(),
-        of => format!(" of {}", brief(of)),
+    let of = match (outcome.kind, outcome.of.as_str()) {
+        (_, "") => String::new(),
+        ("regression", version) => format!(", version {}", brief(version)),
+        (_, of) => format!(" of {}", brief(of)),
     };
     let total = match outcome.score {
         Some(_) => format!(", score {}", score(outcome.score)),

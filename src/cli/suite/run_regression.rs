@@ -107,16 +107,6 @@ impl RegressionRun {
             )
             .into());
         }
-        if self.dry_run {
-            let written = ["junit", "markdown", "report_path", "format", "out", "bail"];
-            if let Some(name) = written.iter().find(|name| self.given.has(name)) {
-                let flag = name.replace('_', "-");
-                return Err(format!(
-                    "--{flag}: nothing is evaluated or written with --dry-run; leave one of them out"
-                )
-                .into());
-            }
-        }
         Ok(())
     }
 
@@ -186,6 +176,7 @@ impl RegressionRun {
     fn overrides(&self, job: &Job) -> Result<JudgeOverrides, AnyError> {
         let of_endpoint = [
             "judge",
+            "judge_model",
             "judge_url",
             "judge_protocol",
             "judge_key_file",

@@ -112,9 +112,9 @@ pub struct RegressionOutcome {
 }
 
 impl RegressionOutcome {
-    /// Whether every suite that was run holds to its gates.
+    /// Whether every suite that was evaluated holds to its gates.
     pub fn gates_passed(&self) -> bool {
-        let failed = |of: &RunRecord| of.gates.as_ref().is_some_and(|gates| !gates.passed);
+        let failed = |of: &RunRecord| of.head.status == RunStatus::Failed;
         !self.records.iter().any(failed)
     }
 }
@@ -130,18 +130,18 @@ pub fn run(
 ) -> Result<RegressionOutcome, RunError> {
     progress.enter("reading the suites");
     let mut input = RunInput::read(&request.path, &request.choice)?;
-    if let Some(compat) = request.compat {
-        input.config.compat = compat;
-    }
+    input.follow(request.compat);
     let config = input.config.clone();
     let rules = CaseRules::of(&config);
     let records = store(request);
+    // What is pinned must be known before anything is paid.
+    records.pins()?;
     let variable = |name: &str| std::env::var(name).ok();
     let ci = super::gates::is_ci(request.ci, config.output.ci_mode_auto_detect, variable);
     let folder = crate::output::directory::parent_of(request.path.anchor());
     let branch = current_branch(request.branch.as_deref(), variable, &folder);
     let against = Against::of(request, &records, &input.sets)?;
-    request.reports.check(&config)?;
+    request.reports.check(&config, &folder)?;
     let mut notes = std::mem::take(&mut input.notes);
     let panel = panel(request, &input, &rules, &mut notes)?;
     let judge = judge_request(request, &config);
@@ -211,7 +211,7 @@ pub fn run(
         outcome.overall_score = Some(overall_score(weighted.into_iter()));
     }
     progress.enter("writing the reports");
-    outcome.files = request.reports.write(&config, &outcome.records)?;
+    outcome.files = request.reports.write(&config, &folder, &outcome.records)?;
     Ok(outcome)
 }
 

@@ -40,10 +40,7 @@ pub fn record_outcome(record: &RunRecord, set: Option<&GoldenSet>) -> SuiteOutco
     SuiteOutcome {
         kind: "regression",
         name: head.golden_set_name.clone(),
-        of: match head.golden_set_version.as_str() {
-            "" => String::new(),
-            version => format!("version {version}"),
-        },
+        of: head.golden_set_version.clone(),
         verdict: match head.status {
             RunStatus::Passed => Verdict::Passed,
             RunStatus::Failed => Verdict::Failed,

@@ -339,6 +339,11 @@ fn the_price_is_told_before_the_first_call() {
         serde_json::from_str::<Value>(&ran.stdout).unwrap()
     };
     let before = plan();
+    let text = scene.suite(&["run", ".", "--dry-run"]);
+    assert!(
+        text.stdout.contains("factuality") && text.stdout.contains("no price"),
+        "{text:?}"
+    );
     assert_eq!(
         (
             before["cases"].as_u64(),
@@ -363,18 +368,55 @@ fn the_price_is_told_before_the_first_call() {
         ),
         (Some(4), Some(0.0))
     );
-    let text = scene.suite(&["run", ".", "--dry-run"]);
-    assert!(
-        text.stdout.contains("factuality") && text.stdout.contains("no price"),
-        "{text:?}"
-    );
     let nobody = scene.suite(&["run", ".", "--dry-run", "--no-judge"]);
     assert!(
         nobody.stdout.contains("the run costs nothing"),
         "{nobody:?}"
     );
+    // A whole command may be counted as it stands: nothing is written.
+    let whole = ["run", ".", "--dry-run", "--junit", "x", "--out", "o"];
+    assert_eq!(scene.suite(&whole).code, Some(0));
+    assert!(!scene.path("x").exists() && !scene.path("o").exists());
+}
+
+#[test]
+fn a_batch_takes_the_place_of_calls() {
+    let judge = ScriptedJudge::start(usual);
+    let scene = Scene::new(config(judge_at(&judge, "m"), None), &[&cases()]);
+    // Without waiting, nothing is evaluated yet.
+    let ran = scene.run(&["--batch"]);
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert_eq!(scene.last_record("one")["status"], "errored");
+    let ran = scene.run(&["--batch", "--batch-wait", "1", "--batch-poll", "0.02"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(judge.batches().len(), 1);
+    let record = scene.last_record("one");
+    let claims = result(&record, 0, "factuality");
     assert_eq!(
-        scene.suite(&["run", ".", "--dry-run", "--junit", "x"]).code,
-        Some(2)
+        (claims["evaluation_type"].as_str(), claims["score"].as_f64()),
+        (Some("llm_judged"), Some(0.5))
     );
+}
+
+#[test]
+fn what_else_changed_since_the_baseline_is_said() {
+    let judge = ScriptedJudge::start(usual);
+    let scene = Scene::new(config(judge_at(&judge, "m"), None), &[&cases()]);
+    assert_eq!(scene.run(&[]).code, Some(0));
+    let same = scene.run(&[]);
+    assert!(
+        !same.stdout.contains(" then, and by ") && !same.stdout.contains("another configuration")
+    );
+    let url = judge.url();
+    let other = scene.run(&["--judge", "openai/n", "--judge-url", &url]);
+    assert!(
+        other
+            .stdout
+            .contains("by openai/m then, and by openai/n now"),
+        "{other:?}"
+    );
+    let tool = scene.run(&["--compat", "tool"]);
+    assert!(tool.stdout.contains("another configuration"), "{tool:?}");
+    let nameless = scene.run(&["--judge-url", &url, "--judge-model", "claims=openai/x"]);
+    assert_eq!(nameless.code, Some(2), "{nameless:?}");
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::metric::comparison::Compat;
 use crate::output::RunError;
 use crate::suite::regression::config::{SuiteConfig, find_config};
 use crate::suite::regression::file_fault::FileError;
@@ -136,6 +137,16 @@ impl RunInput {
             sets,
             notes,
         })
+    }
+
+    /// Follows the rules that the user asks for instead of those of the configuration: they are a part of what later runs
+    /// must know to be of the same configuration.
+    pub fn follow(&mut self, compat: Option<Compat>) {
+        if let Some(compat) = compat.filter(|of| *of != self.config.compat) {
+            self.config.compat = compat;
+            let text = format!("{} compat: {}", self.config_hash, compat.name());
+            self.config_hash = sha256_hex(text.as_bytes());
+        }
     }
 }
 

@@ -18,9 +18,7 @@ use crate::suite::regression::suite_metric::SuiteMetric;
 /// [`RunError`] as for a run; no key is needed.
 pub fn plan_questions(request: &RegressionRequest) -> Result<SuitePlan, RunError> {
     let mut input = RunInput::read(&request.path, &request.choice)?;
-    if let Some(compat) = request.compat {
-        input.config.compat = compat;
-    }
+    input.follow(request.compat);
     let config = input.config.clone();
     let rules = CaseRules::of(&config);
     let mut notes = std::mem::take(&mut input.notes);

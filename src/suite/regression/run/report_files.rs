@@ -30,13 +30,15 @@ impl ReportFiles {
     }
 
     /// Where the report goes: as JSON where that is its format, and as Markdown otherwise.
-    fn report(&self, config: &SuiteConfig) -> Option<(PathBuf, ReportFormat)> {
+    /// A path of the configuration is relative to its folder.
+    fn report(&self, config: &SuiteConfig, folder: &Path) -> Option<(PathBuf, ReportFormat)> {
         let format = match self.format(config) {
             ReportFormat::Json => ReportFormat::Json,
             ReportFormat::Markdown | ReportFormat::Terminal => ReportFormat::Markdown,
         };
         let path = self.report_path.clone();
-        let path = path.or_else(|| config.output.report_path.clone())?;
+        let configured = || Some(folder.join(config.output.report_path.as_ref()?));
+        let path = path.or_else(configured)?;
         let name = match format {
             ReportFormat::Json => "report.json",
             _ => "report.md",
@@ -49,8 +51,8 @@ impl ReportFiles {
     ///
     /// # Errors
     /// [`RunError::Request`] if one is a folder, two are one file, or Markdown was asked for and has no place.
-    pub fn check(&self, config: &SuiteConfig) -> Result<(), RunError> {
-        let report = self.report(config);
+    pub(super) fn check(&self, config: &SuiteConfig, folder: &Path) -> Result<(), RunError> {
+        let report = self.report(config, folder);
         let is_markdown = self.format(config) == ReportFormat::Markdown;
         if is_markdown && report.is_none() && self.markdown.is_none() {
             return Err(RunError::Request(
@@ -91,9 +93,10 @@ impl ReportFiles {
     ///
     /// # Errors
     /// [`RunError::Write`].
-    pub fn write(
+    pub(super) fn write(
         &self,
         config: &SuiteConfig,
+        folder: &Path,
         records: &[RunRecord],
     ) -> Result<Vec<String>, RunError> {
         let mut files = Vec::new();
@@ -102,7 +105,7 @@ impl ReportFiles {
             files.push(path.display().to_string());
             Ok::<_, RunError>(())
         };
-        if let Some((path, format)) = self.report(config) {
+        if let Some((path, format)) = self.report(config, folder) {
             match format {
                 ReportFormat::Json => write(&path, &json_reports(records)?)?,
                 _ => write(&path, &markdown_reports(records))?,

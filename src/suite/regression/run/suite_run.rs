@@ -151,12 +151,15 @@ impl SuiteRun<'_> {
         let side = figures.side(&set.version, &cases);
         let comparison = compare(then.as_ref(), &side, regression, compat);
         let of_baseline = baseline.record.as_ref();
-        notes.extend(of_baseline.and_then(|then| judged_otherwise(then, &cases)));
         let judged = cases
             .iter()
             .any(|case| case.results.values().any(|of| of.judged));
         if let Some(judges) = self.judges.filter(|_| judged) {
             head.judge = judges.name();
+        }
+        if let Some(then) = of_baseline {
+            notes.extend(judged_otherwise(then, &cases));
+            notes.extend(changed_otherwise(&then.head, &head));
         }
         head.duration_ms = milliseconds(started);
         let mut record = RunRecord::new(
@@ -362,4 +365,24 @@ fn judged_otherwise(then: &RunRecord, now: &[EvaluatedCase]) -> Option<String> {
              scales, and their difference says little"
         )),
     }
+}
+
+/// What else than outputs is another one than in the baseline run, in one line each.
+fn changed_otherwise(then: &RunHead, now: &RunHead) -> Vec<String> {
+    let id = &then.run_id;
+    let mut changed = Vec::new();
+    if then.config_hash != now.config_hash {
+        changed.push(format!(
+            "the run {id} followed another configuration: a difference may come from that"
+        ));
+    }
+    if let (Some(then), Some(now)) = (&then.judge, &now.judge)
+        && then != now
+    {
+        changed.push(format!(
+            "results are judged by {}/{} then, and by {}/{} now: a difference may be one of judges",
+            then.provider, then.model, now.provider, now.model
+        ));
+    }
+    changed
 }

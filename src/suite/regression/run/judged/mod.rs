@@ -98,6 +98,11 @@ impl Panel {
         let fallback = config.fallback_judge.as_ref();
         let fallback = fallback.map(|entry| JudgeRoute::of_entry(entry, overrides));
         let fallback = fallback.transpose()?;
+        if first.is_empty() && !metrics.is_empty() && overrides.names_judge() {
+            return Err(RunError::Request(
+                "the judge has an address or a key and no model; name it with --judge".to_owned(),
+            ));
+        }
         Ok((!first.is_empty()).then_some(Self { first, fallback }))
     }
 
