@@ -1,8 +1,8 @@
 //! How many rows a second do the metrics that compare an output with an expected text take?
 //!
 //! Three kinds of texts of about 500 characters, made with a fixed seed: prose, JSON and Markdown. An expected text
-//! differs from its output in a part of its words and values. First the SQL functions over Arrow batches, each alone,
-//! one after the other and all at once; then the whole program, from a Parquet file to the run directory.
+//! differs from its output in a part of its words and values. First the SQL functions over Arrow batches, each alone
+//! and one after the other; then the whole program, from a Parquet file to the run directory.
 //!
 //! `cargo bench --bench comparison -- [ROWS] [THREADS]`
 //!
@@ -260,10 +260,6 @@ fn functions(texts: &[[String; 2]], rows: usize, threads: usize, name: &str) {
         (
             "one after the other",
             "SELECT sum(factuality(output, expected)), sum(format(output, expected)), sum(tone(output, expected)) FROM texts",
-        ),
-        (
-            "comparison, all at once",
-            "SELECT sum(c['factuality']), sum(c['format']), sum(c['tone']) FROM (SELECT comparison(output, expected) AS c FROM texts)",
         ),
     ] {
         report(&format!("{name}: {what}"), rows, threads, 3, || {

@@ -1,13 +1,10 @@
-//! `factuality`, `format` and `tone` for users, `comparison`, which reads each pair of texts once for all three, and
-//! `comparison_record` for the plan.
+//! `factuality`, `format` and `tone` for users, and `comparison_record` for the plan, which reads each pair of texts once
+//! for all three.
 
 use std::sync::Arc;
 
-use arrow::array::{
-    ArrayRef, BinaryBuilder, Float64Array, Float64Builder, StringViewArray, StructArray,
-};
-use arrow::buffer::NullBuffer;
-use arrow::datatypes::{DataType, Field, Fields};
+use arrow::array::{ArrayRef, BinaryBuilder, Float64Builder, StringViewArray};
+use arrow::datatypes::DataType;
 use datafusion::common::{ScalarValue, exec_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{
@@ -20,7 +17,7 @@ use crate::metric::compared::Comparing;
 use crate::metric::comparison::{DEFAULT_THRESHOLD, Workspace};
 use crate::metric::factuality::{self, FactualityMode, FactualityRules};
 
-pub(super) const DOCS: [FunctionDoc; 4] = [
+pub(super) const DOCS: [FunctionDoc; 3] = [
     FunctionDoc {
         call: "factuality(output, expected [, 'strict' | 'lenient' | 'json_structural'])",
         returns: "double in [0, 1]",
@@ -35,11 +32,6 @@ pub(super) const DOCS: [FunctionDoc; 4] = [
         call: "tone(output, expected)",
         returns: "double in [0, 1]",
         meaning: "How much the output sounds like the expected text, by words and lengths.",
-    },
-    FunctionDoc {
-        call: "comparison(output, expected)",
-        returns: "struct of factuality, format and tone",
-        meaning: "All three, quicker than one after the other; null without an expected text.",
     },
 ];
 
@@ -174,57 +166,6 @@ fn threshold(argument: &ColumnarValue) -> Result<f64> {
         None => plan_err!(
             "format takes a number from 0 to 1 as its third argument, the same for all rows"
         ),
-    }
-}
-
-/// All three for users.
-#[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct ComparisonFunction {
-    signature: Signature,
-}
-
-impl ComparisonFunction {
-    pub fn new() -> Self {
-        Self {
-            signature: Signature::variadic_any(Volatility::Immutable),
-        }
-    }
-}
-
-fn fields() -> Fields {
-    let field = |metric: Comparing| Field::new(metric.name(), DataType::Float64, true);
-    Comparing::ALL.map(field).into_iter().collect()
-}
-
-impl ScalarUDFImpl for ComparisonFunction {
-    fn name(&self) -> &str {
-        "comparison"
-    }
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        check_texts(self.name(), types, 2)?;
-        Ok(DataType::Struct(fields()))
-    }
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let mut workspace = Workspace::default();
-        let mut scores = Comparing::ALL.map(|_| Vec::with_capacity(args.number_rows));
-        let mut there = Vec::with_capacity(args.number_rows);
-        each_pair(self.name(), &args.args, |pair| {
-            there.push(pair.is_some());
-            for (metric, scores) in Comparing::ALL.into_iter().zip(&mut scores) {
-                let score = |(actual, expected): (&str, &str)| {
-                    let threshold = DEFAULT_THRESHOLD;
-                    let compared = metric.compare(actual, expected, threshold, &mut workspace);
-                    compared.score()
-                };
-                scores.push(pair.map(score));
-            }
-        })?;
-        let columns = scores.map(|scores| Arc::new(Float64Array::from(scores)) as ArrayRef);
-        let rows = StructArray::try_new(fields(), columns.to_vec(), Some(NullBuffer::from(there)))?;
-        Ok(ColumnarValue::Array(Arc::new(rows)))
     }
 }
 

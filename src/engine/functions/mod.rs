@@ -61,7 +61,6 @@ pub(super) fn register(context: &SessionContext, options: &EngineOptions) {
         ScalarUDF::from(coherence::CoherenceGap::new(embedding.clone())),
         ScalarUDF::from(coherence::CoherenceOfGap::new()),
         ScalarUDF::from(loop_detection::LoopScore::new()),
-        ScalarUDF::from(comparison::ComparisonFunction::new()),
         ScalarUDF::from(comparison::ComparisonRecord::new()),
     ] {
         context.register_udf(function);
