@@ -34,8 +34,8 @@ pub(super) struct SuiteArgs {
 
 #[derive(Debug, Subcommand)]
 enum SuiteCommand {
-    /// Evaluate cases against what is expected of them: an evaluation set, or regression suites against a baseline. Exit
-    /// codes: 0 passed, 1 a case or a gate failed, 2 wrong usage or input, 3 something was not evaluated
+    /// Evaluate cases against what is expected of them: an evaluation set, or regression suites against a baseline.
+    /// Exit codes: 0 passed, 1 a case or a gate failed, 2 wrong usage or input, 3 something was not evaluated
     Run(Box<run::RunArgs>),
     /// The evaluation sets of a folder; the suites of a configuration, or the records of their runs
     List(list::ListArgs),
