@@ -37,8 +37,8 @@ pub(super) struct SuiteArgs {
 
 #[derive(Debug, Subcommand)]
 enum SuiteCommand {
-    /// Evaluate cases against what is expected of them: an evaluation set, or regression suites against a baseline. Exit
-    /// codes: 0 passed, 1 a case or a gate failed, 2 wrong usage or input, 3 something was not evaluated
+    /// Evaluate cases against what is expected of them: an evaluation set, or regression suites against a baseline.
+    /// Exit codes: 0 passed, 1 a case or a gate failed, 2 wrong usage or input, 3 something was not evaluated
     Run(Box<run::RunArgs>),
     /// Ask the agent about the cases of a set, and keep what it does for `suite run --inferences`
     Infer(Box<infer::InferArgs>),

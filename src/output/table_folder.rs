@@ -1,4 +1,5 @@
-//! Folders of tables that are no runs: comparisons of runs, plans, and runs of regression suites. Each is known by a table that no run has.
+//! Folders of tables that are no runs: comparisons of runs, plans, and runs of regression suites. Each is known by a
+//! table that no run has.
 
 use std::path::{Path, PathBuf};
 

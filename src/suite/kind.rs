@@ -42,8 +42,8 @@ enum Found {
     Other(String),
 }
 
-/// The kind of suite that a path is: by a file's content, or by what a folder holds. The working folder may be below that
-/// of its configuration.
+/// The kind of suite that a path is: by a file's content, or by what a folder holds. The working folder may be below
+/// that of its configuration.
 ///
 /// # Errors
 /// [`RunError::Request`] if it is of no kind, or of both, with what was found there.
@@ -219,7 +219,8 @@ fn found_in(path: &Path) -> Result<Found, RunError> {
     })
 }
 
-/// The kind of result that a file holds. What is no record of a regression suite is left to the reader of the other kind.
+/// The kind of result that a file holds. What is no record of a regression suite is left to the reader of the other
+/// kind.
 ///
 /// # Errors
 /// [`RunError::Request`] if it can't be read.

@@ -1,5 +1,5 @@
-//! Which flags stand on the command line: `suite run` runs two kinds of suites, and refuses what has no effect on the one
-//! at hand.
+//! Which flags stand on the command line: `suite run` runs two kinds of suites, and refuses what has no effect on the
+//! one at hand.
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches};

@@ -6,8 +6,8 @@ use crate::cli::AnyError;
 use crate::suite::regression::RecordStore;
 use crate::suite::{ResultKind, SuiteKind, result_kind, suite_kind};
 
-/// The records that a path names: a folder of records, one record of them, a configuration or a golden set, or the folder
-/// of one.
+/// The records that a path names: a folder of records, one record of them, a configuration or a golden set, or the
+/// folder of one.
 ///
 /// # Errors
 /// If it is none of these, with what was found there.

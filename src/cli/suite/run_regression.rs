@@ -283,8 +283,8 @@ impl RegressionRun {
         text
     }
 
-    /// A gate that failed ends with 1 wherever the suite is run: outside of build systems Regtrace exits with 0, which a
-    /// script that looks at the code alone would take for a success. Whoever wants that says so.
+    /// A gate that failed ends with 1 wherever the suite is run: outside of build systems Regtrace exits with 0, which
+    /// a script that looks at the code alone would take for a success. Whoever wants that says so.
     fn ended(&self, outcome: &RegressionOutcome) -> Outcome {
         let ends = outcome.suites.iter().map(ended);
         let mut worst = Outcome::Done;

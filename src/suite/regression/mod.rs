@@ -1,17 +1,18 @@
 //! Regression suites: what a model answers is held against what was expected, the scores against those of an earlier
 //! run, and a build against both (as in Regtrace, whose files and records are read as they are).
 //!
-//! The way of a run ([`run()`]): a configuration ([`SuiteConfig`]) names suites ([`GoldenSet`]), outputs of other tables
-//! are joined onto them ([`Outputs`]), and all of it is checked before anything is evaluated. Suite by suite, metrics are
-//! computed, case by case on all threads; then judges are asked what they are to say: the first one, the fallback where it
-//! fails, and where nobody says anything that can be used, what was computed counts. The metrics of each case
-//! ([`EvaluatedCase`]) give scores of cases and suites ([`cascade()`]); the store of records ([`RecordStore`]) finds the
-//! baseline, and [`compare()`] says what changed; [`check_gates`] decides. Tables ([`suite_tables`]) and a page are written
-//! beside the record, each whole or not at all, and the record ([`RunRecord`]) last: only a record can be a baseline.
-//! Reports ([`json_report`], [`markdown_report`], [`junit_report`]) follow.
+//! The way of a run ([`run()`]): a configuration ([`SuiteConfig`]) names suites ([`GoldenSet`]), outputs of other
+//! tables are joined onto them ([`Outputs`]), and all of it is checked before anything is evaluated. Suite by suite,
+//! metrics are computed, case by case on all threads; then judges are asked what they are to say: the first one, the
+//! fallback where it fails, and where nobody says anything that can be used, what was computed counts. The metrics of
+//! each case ([`EvaluatedCase`]) give scores of cases and suites ([`cascade()`]); the store of records
+//! ([`RecordStore`]) finds the baseline, and [`compare()`] says what changed; [`check_gates`] decides. Tables
+//! ([`suite_tables`]) and a page are written beside the record, each whole or not at all, and the record
+//! ([`RunRecord`]) last: only a record can be a baseline. Reports ([`json_report`], [`markdown_report`],
+//! [`junit_report`]) follow.
 //!
-//! Three kinds of runs are never a baseline of their own accord: those whose gates failed, those that broke down or wait
-//! for a judge (`errored`), and those of a part of the cases, which leave no record.
+//! Three kinds of runs are never a baseline of their own accord: those whose gates failed, those that broke down or
+//! wait for a judge (`errored`), and those of a part of the cases, which leave no record.
 
 mod baseline;
 mod cascade;

@@ -139,8 +139,8 @@ impl RunInput {
         })
     }
 
-    /// Follows the rules that the user asks for instead of those of the configuration: they are a part of what later runs
-    /// must know to be of the same configuration.
+    /// Follows the rules that the user asks for instead of those of the configuration: they are a part of what later
+    /// runs must know to be of the same configuration.
     pub fn follow(&mut self, compat: Option<Compat>) {
         if let Some(compat) = compat.filter(|of| *of != self.config.compat) {
             self.config.compat = compat;

@@ -200,7 +200,8 @@ impl<'r> Judges<'r> {
         Some(route.name.clone())
     }
 
-    /// What `once` makes of the answers that there are; where calls go into batches, again whenever something came back.
+    /// What `once` makes of the answers that there are; where calls go into batches, again whenever something came
+    /// back.
     ///
     /// # Errors
     /// Those of `once`, and [`RunError::Plan`] if batches can't be submitted or collected.
