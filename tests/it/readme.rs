@@ -136,6 +136,8 @@ fn every_command_of_the_readme_works() {
         "monitor tick",
         "monitor list",
         "metrics draft",
+        "suite run",
+        "suite list",
     ] {
         assert!(
             ran.iter().any(|line| line.starts_with(command)),
