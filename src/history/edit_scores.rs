@@ -214,7 +214,7 @@ pub fn edit_scores(run: &StoredRun, file: &str, what: Edit) -> Result<Edited, Sc
     }
     edits.check(&run.name)?;
     if let Some(told) = told.as_object_mut() {
-        let now = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
+        let now = crate::output::manifest::now();
         told.insert("edited_at".into(), json!(now));
         let files = manifest::checksums(directory.path())?;
         told.insert("files".into(), json!(files));

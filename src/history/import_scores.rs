@@ -147,7 +147,7 @@ pub fn import_scores(run: &StoredRun, file: &str, out: &Path) -> Result<Imported
         "format": 1,
         "nightmill": env!("CARGO_PKG_VERSION"),
         "command": IMPORT,
-        "created_at": chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true),
+        "created_at": crate::output::manifest::now(),
         "inputs": [{ "path": file }],
         "scores_of": run.name,
         "counts": { "scores": imported.scores, "traces": imported.traces },

@@ -33,7 +33,7 @@ pub fn keep_scores(run: &StoredRun) -> Result<(), ScoresError> {
             .map_err(|e| RunError::write(&to, e))?;
     }
     if let Some(members) = told.as_object_mut() {
-        let now = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
+        let now = crate::output::manifest::now();
         members.insert("scores_kept_at".into(), json!(now));
         members.insert(
             "files".into(),

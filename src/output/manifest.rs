@@ -173,8 +173,10 @@ pub(crate) fn write_of_inputs(
     write_sealed(&folder.path().join(MANIFEST), &manifest)
 }
 
-fn now() -> String {
-    chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true)
+/// This moment, as manifests have it: to the millisecond, so that runs that follow each other within a second keep
+/// their order.
+pub(crate) fn now() -> String {
+    chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Millis, true)
 }
 
 /// What no other run has: of its place and the moment. Unlike its path, it stays when the directory is moved.
