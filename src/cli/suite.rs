@@ -134,16 +134,10 @@ fn located(
 /// The exit code of a suite: failed, or not evaluated as a whole or in part. A case passes by the metrics that were
 /// evaluated, so that the others must be looked at too.
 fn ended(outcome: &SuiteOutcome) -> Outcome {
-    let cases = outcome.cases.iter();
-    let unsaid = cases
-        .filter(|case| case.verdict == Verdict::NotEvaluated)
-        .count();
-    let metrics = outcome.metrics.iter().map(|metric| metric.not_evaluated);
-    let unsaid = unsaid + metrics.sum::<usize>() > 0;
     match outcome.verdict {
         Verdict::Failed => Outcome::GateFailed,
         Verdict::NotEvaluated => Outcome::Incomplete,
-        Verdict::Passed if unsaid => Outcome::Incomplete,
+        Verdict::Passed if outcome.is_partial() => Outcome::Incomplete,
         Verdict::Passed => Outcome::Done,
     }
 }

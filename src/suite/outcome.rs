@@ -62,6 +62,17 @@ pub struct SuiteOutcome {
     pub seconds: f64,
 }
 
+impl SuiteOutcome {
+    /// Whether it passed although some case or metric was not evaluated.
+    pub fn is_partial(&self) -> bool {
+        let mut cases = self.cases.iter();
+        let mut metrics = self.metrics.iter();
+        self.verdict == Verdict::Passed
+            && (cases.any(|case| case.verdict == Verdict::NotEvaluated)
+                || metrics.any(|metric| metric.not_evaluated > 0))
+    }
+}
+
 /// How stable cases are over several runs: pass^k, the chance that `k` runs in a row pass, and pass@k, the chance that
 /// at least one of `k` does.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

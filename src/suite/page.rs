@@ -57,6 +57,7 @@ pub fn html(outcome: &SuiteOutcome, facts: &PageFacts) -> Result<String, String>
         name => short(&outcome.name),
         of => short(&outcome.of),
         verdict => outcome.verdict,
+        partial => outcome.is_partial(),
         score => outcome.score,
         runs => outcome.runs,
         seconds => outcome.seconds,

@@ -113,7 +113,14 @@ fn write_head(
         None => String::new(),
     };
     let head = format!("{kind} {}{of}", brief(&outcome.name));
-    let found = |paint| format!(": {}{total}", verdict(outcome.verdict, paint));
+    // What passed as far as somebody looked is not what passed.
+    let found = |paint: Paint| match outcome.is_partial() {
+        true => format!(
+            ": {}{total}",
+            paint.odd("passed as far as it was evaluated")
+        ),
+        false => format!(": {}{total}", verdict(outcome.verdict, paint)),
+    };
     Layout { paint, width }.head(out, 0, &head, Paint::head, found)?;
     let count = |wanted| {
         let cases = outcome.cases.iter();

@@ -586,6 +586,11 @@ fn a_plan_says_the_price_and_sends_nothing() {
     assert!(before["total"]["cost"].as_f64().unwrap() > 0.0, "{before}");
     let guessed = plan(&["--runner", &agent]);
     assert_eq!(guessed["total"]["questions"], 12);
+    let stranger = plan(&["--inferences", &file, "--price", "m=1:2"]);
+    assert!(
+        stranger["notes"].to_string().contains("--price m"),
+        "{stranger}"
+    );
     assert!(
         guessed["notes"].to_string().contains("expected answers"),
         "{guessed}"

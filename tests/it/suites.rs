@@ -51,6 +51,11 @@ fn a_metric_that_nobody_evaluated_is_no_success() {
     let ran = run(folder.path(), &["--no-judge"]);
     assert_eq!(ran.code, Some(3), "{ran:?}");
     assert!(ran.stdout.contains("llm_final_response"), "{ran:?}");
+    let head = ran.stdout.lines().next().unwrap();
+    assert!(
+        head.ends_with("passed as far as it was evaluated"),
+        "{ran:?}"
+    );
     let offline = run(folder.path(), &["--offline"]);
     assert_eq!(offline.code, Some(2), "{offline:?}");
     assert!(offline.stderr.contains("--no-judge"), "{offline:?}");

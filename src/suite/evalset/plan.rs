@@ -8,7 +8,7 @@ use super::load::load;
 use super::model::{EvalCase, Invocation};
 use super::participants::{Agent, Participants};
 use super::pass::Evaluated;
-use super::run::{EvalSetRequest, of_file, passes_of, recorded, route_rules};
+use super::run::{EvalSetRequest, idle_prices, of_file, passes_of, recorded, route_rules};
 use crate::judge::answers::Answers;
 use crate::output::RunError;
 use crate::suite::plan::{PlannedQuestions, SuitePlan};
@@ -118,6 +118,10 @@ pub fn plan(request: &EvalSetRequest, participants: &Participants) -> Result<Sui
             }
         });
         planned.push(questions);
+    }
+    let models: Vec<String> = planned.iter().map(|of| of.model.clone()).collect();
+    if !models.is_empty() {
+        notes.extend(idle_prices(judge, &models));
     }
     let count = inferences.len() as u64;
     Ok(SuitePlan::of((1, count), Some(judge), planned, notes))

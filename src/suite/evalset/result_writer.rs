@@ -1,22 +1,24 @@
 //! A result file that is written case by case, so that no more than a few results are held at the same time.
 
+use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 use serde_json::Value;
 
-use super::json_file::FileError;
 use super::result::{CaseResult, EvalSetResult};
-use super::store::NewFile;
+use crate::output::RunError;
+use crate::output::directory::PartialFile;
 
 /// Members of a result before its cases.
 const BEFORE: [&str; 3] = ["evalSetResultId", "evalSetResultName", "evalSetId"];
 
-/// The file, under another name until it is whole.
+/// The file, under another name until it is whole. What a run that was killed leaves is removed by the next one.
 pub(super) struct ResultWriter {
     path: PathBuf,
-    file: BufWriter<NewFile>,
+    partial: PartialFile,
+    file: BufWriter<File>,
     /// Whether a member stands in the file already.
     members: bool,
     cases: u64,
@@ -26,11 +28,13 @@ impl ResultWriter {
     /// Begins the file of a result, whose name is known and whose cases are not.
     ///
     /// # Errors
-    /// [`FileError`]
-    pub fn begin(path: &Path, head: &EvalSetResult) -> Result<Self, FileError> {
+    /// [`RunError::Write`]
+    pub fn begin(path: &Path, head: &EvalSetResult) -> Result<Self, RunError> {
+        let (partial, file) = PartialFile::create(path, true)?;
         let mut writer = Self {
             path: path.to_owned(),
-            file: BufWriter::with_capacity(1 << 16, NewFile::beside(path)?),
+            partial,
+            file: BufWriter::with_capacity(1 << 16, file),
             members: false,
             cases: 0,
         };
@@ -47,8 +51,8 @@ impl ResultWriter {
     /// Writes cases behind those that are there.
     ///
     /// # Errors
-    /// [`FileError`]
-    pub fn write(&mut self, cases: &[CaseResult]) -> Result<(), FileError> {
+    /// [`RunError::Write`]
+    pub fn write(&mut self, cases: &[CaseResult]) -> Result<(), RunError> {
         let texts: Vec<String> = cases
             .par_iter()
             .map(|case| indented(&case.to_json(), "    "))
@@ -71,8 +75,8 @@ impl ResultWriter {
     /// Writes what stands behind the cases, and gives the file its name.
     ///
     /// # Errors
-    /// [`FileError`]
-    pub fn end(mut self, tail: &EvalSetResult) -> Result<(), FileError> {
+    /// [`RunError::Write`]
+    pub fn end(mut self, tail: &EvalSetResult) -> Result<(), RunError> {
         if self.cases > 0 {
             self.put("\n  ]")?;
         }
@@ -84,21 +88,22 @@ impl ResultWriter {
             }
         }
         self.put(if self.members { "\n}\n" } else { "}\n" })?;
-        let access = |e| FileError::access(&self.path, e);
-        let file = self.file.into_inner().map_err(|e| access(e.into_error()))?;
-        file.persist(&self.path)
+        let flushed = self.file.flush();
+        flushed.map_err(|e| RunError::write(&self.path, e))?;
+        self.partial.commit()?;
+        Ok(())
     }
 
-    fn member(&mut self, name: &str, value: &Value) -> Result<(), FileError> {
+    fn member(&mut self, name: &str, value: &Value) -> Result<(), RunError> {
         let comma = if self.members { "," } else { "" };
         self.members = true;
         let (name, value) = (Value::from(name), indented(value, "  "));
         self.put(&format!("{comma}\n  {name}: {value}"))
     }
 
-    fn put(&mut self, text: &str) -> Result<(), FileError> {
+    fn put(&mut self, text: &str) -> Result<(), RunError> {
         let written = self.file.write_all(text.as_bytes());
-        written.map_err(|e| FileError::access(&self.path, e))
+        written.map_err(|e| RunError::write(&self.path, e))
     }
 }
 

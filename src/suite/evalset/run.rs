@@ -99,6 +99,9 @@ pub fn run(
     let runs = recorded.as_ref().map_or(request.runs, passes_of);
     refuse_idle(request, &metrics, runs)?;
     let judges = judges(request, &metrics)?;
+    if let Some((judge, judges)) = &judges {
+        notes.extend(idle_prices(judge, &judges.models()));
+    }
     let runtime = crate::run::runtime(request.threads)?;
     let runner = agent.runner(runtime.handle());
     // Hooks see a set as a whole, and batches gather all questions before any is answered.
@@ -330,6 +333,15 @@ fn judges<'r>(
     let shared = judge.shared()?;
     let judges = Judges::of(&judged, &rules, &shared, judge.asking.rounds)?;
     Ok(Some((judge, judges)))
+}
+
+/// A line on each price that was given for a model that nobody asks.
+pub(super) fn idle_prices(judge: &JudgeRequest, models: &[String]) -> Vec<String> {
+    let given = judge.prices.given();
+    let idle = given.filter(|name| !models.iter().any(|model| model == name));
+    let asked = models.join(", ");
+    idle.map(|name| format!("--price {name}: this suite asks {asked}, and no model of that name"))
+        .collect()
 }
 
 /// What decides where judges are asked beside the metrics file.

@@ -6,7 +6,7 @@ use super::result::{CaseResult, EvalSetResult, ResultSummary};
 use super::result_writer::ResultWriter;
 use super::rows::{self, TurnTable};
 use super::run::EvalSetRequest;
-use super::store::{LocalResults, StoreError, named_result};
+use super::store::{LocalResults, named_result};
 use crate::output::RunError;
 
 /// The files of a run under way: nothing of them is there before it ends.
@@ -34,7 +34,7 @@ impl Written {
         let result = store.path(&request.app, &head.id)?;
         let table_path = rows::beside(&result);
         Ok(Self {
-            writer: ResultWriter::begin(&result, &head).map_err(StoreError::File)?,
+            writer: ResultWriter::begin(&result, &head)?,
             table: TurnTable::begin(&table_path)?,
             table_path,
             result,
@@ -47,7 +47,7 @@ impl Written {
     /// # Errors
     /// [`RunError`]
     pub fn write(&mut self, app: &str, set: &str, results: &[CaseResult]) -> Result<(), RunError> {
-        self.writer.write(results).map_err(StoreError::File)?;
+        self.writer.write(results)?;
         self.table.write((app, set), results)
     }
 
@@ -61,7 +61,7 @@ impl Written {
             summary,
             ..self.head
         };
-        self.writer.end(&tail).map_err(StoreError::File)?;
+        self.writer.end(&tail)?;
         let files = [self.result, self.table_path];
         Ok(files
             .iter()

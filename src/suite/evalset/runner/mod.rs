@@ -135,10 +135,10 @@ pub enum RunnerProblem {
         /// What is wrong with it.
         reason: String,
     },
-    /// Its command wrote a line after the turn had seemed to be over.
+    /// Its command wrote a line while no turn was open.
     #[error(
-        "the agent's line {line:?} came after its turn had seemed to be over; have it write {{\"type\":\"end\"}} when a \
-         turn is"
+        "the agent's line {line:?} came before it was asked, or after its turn had seemed to be over; have it write \
+         lines for a turn alone, and {{\"type\":\"end\"}} when that is over"
     )]
     LateLine {
         /// The line, cut.

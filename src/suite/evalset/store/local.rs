@@ -58,67 +58,33 @@ fn find(locator: &Locator, app: &str, id: &str) -> Result<Option<Found>, StoreEr
     }
 }
 
-/// A file that gets its name when it is whole: two who write at once don't mix, and one that is not ended leaves
-/// nothing.
-pub(crate) struct NewFile(tempfile::NamedTempFile);
-
-impl NewFile {
-    /// Begins a file in the folder of `path`, which is made where it is missing.
-    ///
-    /// # Errors
-    /// [`FileError`]
-    pub(crate) fn beside(path: &Path) -> Result<Self, FileError> {
-        let folder = path
-            .parent()
-            .map_or_else(|| PathBuf::from("."), Path::to_path_buf);
-        let name = path
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned());
-        let begun = || -> io::Result<Self> {
-            fs::DirBuilder::new()
-                .recursive(true)
-                .mode(FOLDER_MODE)
-                .create(&folder)?;
-            tempfile::Builder::new()
-                .prefix(&format!("{}.", name.unwrap_or_default()))
-                .suffix(".tmp")
-                .permissions(fs::Permissions::from_mode(FILE_MODE))
-                .tempfile_in(&folder)
-                .map(Self)
-        };
-        begun().map_err(|e| FileError::access(path, e))
-    }
-
-    /// Gives the file this name, once it is on disk.
-    ///
-    /// # Errors
-    /// [`FileError`]
-    pub(crate) fn persist(self, path: &Path) -> Result<(), FileError> {
-        let kept = self.0.as_file().sync_all();
-        let kept = kept.and_then(|()| Ok(self.0.persist(path)?));
-        kept.map(|_| ()).map_err(|e| FileError::access(path, e))
-    }
-}
-
-impl io::Write for NewFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
-}
-
-/// Writes a file whole or not at all.
+/// Writes a file whole or not at all: under a name of its own first, so that two who write at once don't mix.
 ///
 /// # Errors
 /// [`FileError`]
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), FileError> {
-    let mut file = NewFile::beside(path)?;
-    let written = file.write_all(text.as_bytes());
-    written.map_err(|e| FileError::access(path, e))?;
-    file.persist(path)
+    let folder = path
+        .parent()
+        .map_or_else(|| PathBuf::from("."), Path::to_path_buf);
+    let name = path
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned());
+    let written = || -> io::Result<()> {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(FOLDER_MODE)
+            .create(&folder)?;
+        let mut file = tempfile::Builder::new()
+            .prefix(&format!("{}.", name.unwrap_or_default()))
+            .suffix(".tmp")
+            .permissions(fs::Permissions::from_mode(FILE_MODE))
+            .tempfile_in(&folder)?;
+        file.write_all(text.as_bytes())?;
+        file.as_file().sync_all()?;
+        file.persist(path)?;
+        Ok(())
+    };
+    written().map_err(|e| FileError::access(path, e))
 }
 
 fn locked(lock: &Mutex<()>) -> MutexGuard<'_, ()> {

@@ -6,8 +6,8 @@
 mod local;
 mod memory;
 
+pub(crate) use local::write;
 pub use local::{LocalMetrics, LocalResults, LocalSets};
-pub(crate) use local::{NewFile, write};
 pub use memory::{MemoryMetrics, MemoryResults, MemorySets};
 
 use super::json_file::{FileError, Loaded};
