@@ -189,7 +189,7 @@ fn write_metrics(
         )?;
     }
     match metrics.iter().any(|metric| metric.judged) {
-        true => writeln!(out, "* a judge was asked"),
+        true => writeln!(out, "* a judge decides"),
         false => Ok(()),
     }
 }
@@ -251,7 +251,10 @@ fn write_end(out: &mut String, outcome: &SuiteOutcome, width: usize) -> std::fmt
     if let Some(more @ 1..) = outcome.files.len().checked_sub(MOST_LINES) {
         writeln!(out, "wrote {more} more")?;
     }
-    writeln!(out, "time: {:.1} s", outcome.seconds)
+    match outcome.files.is_empty() {
+        true => Ok(()),
+        false => writeln!(out, "time: {:.1} s", outcome.seconds),
+    }
 }
 
 fn judges(judging: &JudgingOutcome) -> String {

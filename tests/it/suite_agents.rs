@@ -195,6 +195,11 @@ fn flags_of_agents_that_have_no_effect_are_refused() {
         (vec!["--hook", "cat"], "expected NAME=COMMAND"),
         (vec!["--hook-timeout", "3"], "--hook"),
         (vec!["--evaluator", "=cat"], "expected NAME=COMMAND"),
+        (
+            vec!["--evaluator", "mistyped=cat"],
+            "no metric of the set names this evaluator",
+        ),
+        (vec!["--cases", "zzz"], "no case of this name"),
         (vec!["--inferences", "x", "--runs", "2"], "--runs"),
     ] {
         let ran = shop.run(&flags);
@@ -439,7 +444,7 @@ fn inferences_are_scored_later_as_at_once() {
     for (text, told) in [
         (
             "{\"run\":0,\"evalCaseId\":\"a\"}\n",
-            "line 1: run: expected a whole number from 1",
+            "line 1: run: expected a whole number from 1 to 1000",
         ),
         ("\n[1]\n", "line 2"),
         (
@@ -453,6 +458,60 @@ fn inferences_are_scored_later_as_at_once() {
         assert_eq!(ran.code, Some(2), "{ran:?}");
         assert!(ran.stderr.contains(told), "{told}: {ran:?}");
     }
+}
+
+#[test]
+fn inferences_of_something_else_are_no_answers() {
+    let shop = Shop::new(&[case("a")], &exact());
+    let (agent, file) = (shop.echo(""), shop.text("done.jsonl"));
+    assert_eq!(shop.infer(&file, &["--runner", &agent]).code, Some(0));
+    let text = std::fs::read_to_string(&file).unwrap();
+    let line: Value = serde_json::from_str(&text).unwrap();
+    let with = |name: &str, value: Value| {
+        let mut line = line.clone();
+        line[name] = value;
+        format!("{line}\n")
+    };
+    for (text, told) in [
+        (with("Outcome", json!("failed")), "Outcome"),
+        (text.clone() + &text, "there already"),
+        (with("run", json!(2)), "none of pass 1"),
+        (with("run", json!(3_000_000)), "from 1 to 1000"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let ran = shop.run(&["--inferences", &file]);
+        assert_eq!(ran.code, Some(2), "{told}: {ran:?}");
+        assert!(ran.stderr.contains(told), "{told}: {ran:?}");
+    }
+    // Whatever the status says, an error is no answer; letters may be of another case.
+    for failed in [
+        with("errorMessage", json!("crashed")),
+        text.replace("passed", "failed").replace("status", "Status"),
+    ] {
+        std::fs::write(&file, failed).unwrap();
+        let ran = shop.run(&["--inferences", &file]);
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+    }
+    // The case asks something else now.
+    std::fs::write(&file, &text).unwrap();
+    assert_eq!(shop.run(&["--inferences", &file]).code, Some(0));
+    let set = shop.path().join("shop/s.evalset.json");
+    let asks = std::fs::read_to_string(&set).unwrap();
+    std::fs::write(&set, asks.replace("\"gold\"", "\"silver\"")).unwrap();
+    let ran = shop.run(&["--inferences", &file]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stdout.contains("something else now"), "{ran:?}");
+    // Files of the set are no place for what is written.
+    let set = set.display().to_string();
+    let before = std::fs::read(&set).unwrap();
+    for ran in [
+        shop.infer(&set, &["--runner", &agent, "--overwrite"]),
+        shop.run(&["--runner", &agent, "--events", &set]),
+        shop.infer("/dev/null", &["--runner", &agent, "--overwrite"]),
+    ] {
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+    }
+    assert_eq!(std::fs::read(&set).unwrap(), before);
 }
 
 #[test]

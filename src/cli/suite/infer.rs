@@ -85,6 +85,7 @@ pub(super) fn run(args: InferArgs, config: Option<&Path>) -> Result<Outcome, Any
         cases: args.cases,
         runs: args.runs,
         cases_at_once: args.runner.cases_at_once(),
+        agent: args.runner.described(),
         strict_metrics: false,
         latest_format: false,
         judge: None,
@@ -95,7 +96,14 @@ pub(super) fn run(args: InferArgs, config: Option<&Path>) -> Result<Outcome, Any
         engine_flag: None,
         pass_k: None,
     };
+    let inputs = [
+        request.sets.path(&request.app, &request.set)?,
+        request.metrics.path(&request.app, &request.set)?,
+        args.out.clone(),
+    ];
+    args.participants.refuse_inputs(&inputs)?;
     let participants = Participants {
+        own_evaluators: Vec::new(),
         evaluators: Registry::default(),
         hooks: args.participants.hooks()?,
         agent,

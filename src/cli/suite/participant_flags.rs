@@ -1,6 +1,6 @@
 //! Flags that say who takes part in an evaluation: hooks, a log of events, evaluators that are commands.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,6 +59,29 @@ impl ParticipantFlags {
         self.events.as_deref() == Some(STDOUT)
     }
 
+    /// Refuses a log of events that is a file of something else.
+    ///
+    /// # Errors
+    /// Naming the file.
+    pub fn refuse_inputs(&self, others: &[PathBuf]) -> Result<(), AnyError> {
+        let Some(events) = self.events.as_deref().filter(|file| *file != STDOUT) else {
+            return Ok(());
+        };
+        let events = Path::new(events);
+        let is_same = |other: &PathBuf| {
+            events == other
+                || matches!((events.canonicalize(), other.canonicalize()), (Ok(a), Ok(b)) if a == b)
+        };
+        match others.iter().any(is_same) {
+            true => Err(format!(
+                "--events: `{}` is a file of something else; name one of its own",
+                events.display()
+            )
+            .into()),
+            false => Ok(()),
+        }
+    }
+
     /// The hooks, their processes started.
     ///
     /// # Errors
@@ -84,6 +107,24 @@ impl ParticipantFlags {
 }
 
 impl EvaluatorFlags {
+    /// The names of the flags.
+    ///
+    /// # Errors
+    /// If a flag is no pair, or two are of one name.
+    pub fn names(&self) -> Result<Vec<String>, AnyError> {
+        let mut names: Vec<String> = Vec::new();
+        for pair in &self.evaluator {
+            let (name, _) = named("evaluator", pair)?;
+            if names.iter().any(|known| known == name) {
+                return Err(
+                    format!("--evaluator: there are two for `{name}`; leave one out").into(),
+                );
+            }
+            names.push(name.to_owned());
+        }
+        Ok(names)
+    }
+
     /// What computes metrics: the built-in evaluators and those of the flags, which replace those of the same name.
     ///
     /// # Errors

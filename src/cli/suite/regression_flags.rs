@@ -16,7 +16,7 @@ pub(in crate::cli) struct RegressionFlags {
     /// A Parquet table with suite, id and actual_output: what the models answered
     #[arg(long, value_name = "TABLE", help_heading = HEADING)]
     pub outputs: Option<PathBuf>,
-    /// Only cases with one of these tags, or suites with one; leaves no record
+    /// Only cases with one of these tags, or suites with one; a run that leaves cases out leaves no record
     #[arg(long, value_name = "TAG,...", value_delimiter = ',', help_heading = HEADING)]
     pub tags: Vec<String>,
     /// A build system runs this: the record says so, and nothing is painted [default: as CI, GITHUB_ACTIONS, GITLAB_CI

@@ -193,6 +193,7 @@ pub(super) fn run(args: RunArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
         cases: args.cases,
         runs: args.runs,
         cases_at_once: args.runner.cases_at_once(),
+        agent: args.runner.described(),
         strict_metrics: args.strict_metrics,
         latest_format: matches!(args.result_format, ResultFormat::Latest),
         judge: (!args.no_judge).then(|| open::suite(&job)).transpose()?,
@@ -203,7 +204,12 @@ pub(super) fn run(args: RunArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
         pass_k: args.pass_k,
         threads: threads(job.threads.map(|n| n.get())),
     };
+    let mut inputs: Vec<PathBuf> = args.inferences.iter().cloned().collect();
+    inputs.push(request.sets.path(&request.app, &request.set)?);
+    inputs.push(request.metrics.path(&request.app, &request.set)?);
+    args.participants.refuse_inputs(&inputs)?;
     let participants = Participants {
+        own_evaluators: args.evaluators.names()?,
         evaluators: args.evaluators.registry()?,
         // A plan starts no process and writes no log.
         hooks: match args.dry_run {

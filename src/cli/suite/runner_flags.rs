@@ -71,6 +71,14 @@ impl RunnerFlags {
         usize::from(self.cases_at_once)
     }
 
+    /// What tells one agent from another; only a hash of it is kept.
+    pub fn described(&self) -> String {
+        format!(
+            "{:?} {:?} {:?} {:?} {:?}",
+            self.runner, self.runner_model, self.runner_url, self.runner_body, self.tool_command
+        )
+    }
+
     /// Who is asked.
     ///
     /// # Errors

@@ -30,13 +30,10 @@ pub(super) fn run(args: &ShowArgs) -> Result<Outcome, AnyError> {
 /// What a result file says.
 pub(super) fn shown(path: &Path) -> Result<SuiteOutcome, AnyError> {
     if result_kind(path)? == ResultKind::Regression {
-        let mut outcome = record_outcome(&RunRecord::read(path)?, None);
-        outcome.files = vec![path.display().to_string()];
-        return Ok(outcome);
+        return Ok(record_outcome(&RunRecord::read(path)?, None));
     }
     let loaded = read_result(path)?;
     let mut outcome = shown_result(&loaded.value);
     outcome.notes = loaded.warnings;
-    outcome.files = vec![path.display().to_string()];
     Ok(outcome)
 }

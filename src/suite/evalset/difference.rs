@@ -136,6 +136,8 @@ pub fn compare_results(before: &EvalSetResult, after: &EvalSetResult) -> ResultD
 fn kind(was: Option<&Found>, is: Option<&Found>) -> Option<&'static str> {
     use EvalStatus::{Failed, Passed};
     let ((was, old, _), (is, new, _)) = match (was, is) {
+        // Something that fails and was not looked at before is no mere addition.
+        (None, Some((Failed, ..))) => return Some("newly_failed"),
         (None, _) => return Some("added"),
         (_, None) => return Some("removed"),
         (Some(was), Some(is)) => (was, is),
@@ -145,46 +147,63 @@ fn kind(was: Option<&Found>, is: Option<&Found>) -> Option<&'static str> {
         _ => false,
     };
     match (was, is) {
-        (Passed, Failed) => Some("newly_failed"),
+        (was, Failed) if *was != Failed => Some("newly_failed"),
         (was, Passed) if *was != Passed => Some("newly_passed"),
         (was, is) if was != is => Some("changed"),
         _ => moved.then_some("moved"),
     }
 }
 
-/// Case by case, and metric by metric in them.
+/// Case by case, and metric by metric in them. Of several runs of a case the worst end counts, and each error: an average
+/// hides both.
 fn found(result: &EvalSetResult) -> BTreeMap<(String, Option<String>), Found> {
-    let mut found = BTreeMap::new();
+    let mut found: BTreeMap<(String, Option<String>), Found> = BTreeMap::new();
+    let mut put = |key: (String, Option<String>), one: Found| match found.entry(key) {
+        std::collections::btree_map::Entry::Vacant(place) => {
+            place.insert(one);
+        }
+        std::collections::btree_map::Entry::Occupied(mut place) => {
+            let known = place.get_mut();
+            if badness(one.0) > badness(known.0) {
+                known.0 = one.0;
+            }
+            known.1 = known.1.or(one.1);
+            if known.2.is_empty() {
+                known.2 = one.2;
+            }
+        }
+    };
+    // The scores of summaries are over all runs.
     let of_metric =
         |metric: &MetricSummary| (metric.status, Some(metric.average_score), String::new());
-    let cases = result.summary.iter().flat_map(|summary| &summary.cases);
-    for case in cases {
-        let errors = case.runs.iter().map(|run| run.error_message.as_str());
-        let mut errors = errors.skip_while(|error| error.is_empty());
-        let error = errors.next().unwrap_or_default();
-        found.insert(
-            (case.id.clone(), None),
-            (case.status, None, error.to_owned()),
-        );
+    for case in result.summary.iter().flat_map(|summary| &summary.cases) {
+        put((case.id.clone(), None), (case.status, None, String::new()));
         for metric in &case.metrics {
-            found.insert(
+            put(
                 (case.id.clone(), Some(metric.name.clone())),
                 of_metric(metric),
             );
         }
     }
-    if result.summary.is_none() {
-        for case in &result.cases {
-            let whole = (case.status, None, case.error_message.clone());
-            found.entry((case.id.clone(), None)).or_insert(whole);
-            for metric in &case.metrics {
-                let key = (case.id.clone(), Some(metric.name.clone()));
-                let one = (metric.status, Some(metric.score), String::new());
-                found.entry(key).or_insert(one);
-            }
+    for case in &result.cases {
+        let whole = (case.status, None, case.error_message.clone());
+        put((case.id.clone(), None), whole);
+        for metric in &case.metrics {
+            let key = (case.id.clone(), Some(metric.name.clone()));
+            put(key, (metric.status, Some(metric.score), String::new()));
         }
     }
     found
+}
+
+/// What counts before what.
+fn badness(status: EvalStatus) -> u8 {
+    match status {
+        EvalStatus::Failed => 3,
+        EvalStatus::NotEvaluated => 2,
+        EvalStatus::Unknown | EvalStatus::Unset => 1,
+        EvalStatus::Passed => 0,
+    }
 }
 
 #[cfg(test)]

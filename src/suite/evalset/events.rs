@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
@@ -21,18 +21,36 @@ pub struct EventsError {
     pub reason: String,
 }
 
-/// A log in a file, which is emptied first.
+/// A log in a file, which is emptied before the first line: a run that does not begin leaves it as it is.
 ///
 /// # Errors
-/// [`EventsError`] if it can't be made.
+/// [`EventsError`] if it is a folder.
 pub fn events_to_file(path: &Path) -> Result<Arc<dyn EvalHooks>, EventsError> {
     let name = path.display().to_string();
-    match File::create(path) {
-        Ok(file) => Ok(events_to(name, Box::new(file))),
-        Err(e) => Err(EventsError {
-            name,
-            reason: e.to_string(),
-        }),
+    if path.is_dir() {
+        let reason = "it is a folder".to_owned();
+        return Err(EventsError { name, reason });
+    }
+    let path = path.to_owned();
+    Ok(events_to(name, Box::new(Unopened { path, file: None })))
+}
+
+/// A file that is made with its first line.
+struct Unopened {
+    path: PathBuf,
+    file: Option<File>,
+}
+
+impl Write for Unopened {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.file {
+            Some(file) => file.write(bytes),
+            none => none.insert(File::create(&self.path)?).write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.as_mut().map_or(Ok(()), File::flush)
     }
 }
 

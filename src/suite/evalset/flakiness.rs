@@ -79,8 +79,8 @@ fn over_cases(runs: u32, k: u32, passed: &[u32]) -> Option<PassFigures> {
 /// What several runs of a set say of its stability; none where it has no summary, or neither several runs nor a `k`
 /// that was asked for. Without `k` it is the number of runs. `k` must be from 1 to that number.
 ///
-/// A run in which a case broke down did not pass. A case that was not evaluated in some run, or that some run lacks, is
-/// left out and counted.
+/// A run in which a case broke down did not pass. A case of which something was not evaluated in some run, or that some
+/// run lacks, is left out and counted.
 pub(super) fn flakiness(result: &EvalSetResult, k: Option<u32>) -> Option<FlakinessOutcome> {
     let summary = result.summary.as_ref()?;
     let runs = u32::try_from(summary.runs_asked).ok()?;
@@ -93,7 +93,16 @@ pub(super) fn flakiness(result: &EvalSetResult, k: Option<u32>) -> Option<Flakin
     }
     let (mut cases, mut left_out) = (Vec::new(), 0);
     for (id, results) in by_case(&result.cases) {
-        let said = |wanted| results.iter().filter(|case| case.status == wanted).count();
+        // A case passes by the metrics that were evaluated; one that lacks some says nothing of the others.
+        let is_whole = |case: &CaseResult| {
+            let mut metrics = case.metrics.iter();
+            metrics.all(|metric| metric.status != EvalStatus::NotEvaluated)
+        };
+        let said = |wanted| {
+            let results = results.iter();
+            let ended = results.filter(|case| case.status == wanted && is_whole(case));
+            ended.count()
+        };
         let (passed, failed) = (said(EvalStatus::Passed), said(EvalStatus::Failed));
         if passed + failed != runs as usize || results.len() != runs as usize {
             left_out += 1;

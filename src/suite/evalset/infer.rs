@@ -6,15 +6,14 @@ use std::sync::Arc;
 
 use super::hooks::InferenceResult;
 use super::inference::{Chosen, Phase};
-use super::inference_file::{InferenceLog, Recorded, line_of};
+use super::inference_file::{InferenceLog, asked_text, line_of};
 use super::json_file::FileError;
 use super::load::load;
-use super::model::EvalCase;
 use super::participants::{Agent, Participants};
 use super::pass::Evaluated;
 use super::result::EvalStatus;
 use super::run::EvalSetRequest;
-use super::store::write;
+use super::store::{StoreError, write};
 use crate::output::RunError;
 use crate::run::Progress;
 
@@ -49,6 +48,7 @@ pub fn infer(
         evaluators,
         mut hooks,
         agent,
+        ..
     } = participants;
     if let Agent::Recorded(_) = agent {
         let problem = "there is nothing to infer from recorded inferences; name a runner";
@@ -63,15 +63,16 @@ pub fn infer(
     }
     let all = set.all();
     let unwritten = |e: FileError| RunError::Request(e.to_string());
-    let (log, earlier) = InferenceLog::open(out).map_err(unwritten)?;
-    let cases: HashMap<&str, &EvalCase> = all.iter().map(|case| (case.id.as_str(), case)).collect();
-    let known: Recorded = earlier
+    refuse_as_output(out, request)?;
+    let asked = all.iter();
+    let asked: HashMap<String, String> = asked
+        .map(|case| (case.id.clone(), asked_text(case, &request.agent)))
+        .collect();
+    let (log, known) = InferenceLog::open(out, asked.clone()).map_err(unwritten)?;
+    let known: HashMap<(u32, String), InferenceResult> = known
         .into_iter()
-        .filter(|(_, of)| of.app_name == request.app && of.eval_set_id == set.id)
-        .filter(|((_, id), of)| {
-            let case = cases.get(id.as_str());
-            case.is_some_and(|case| still_asks(case, of))
-        })
+        .filter(|(_, of)| of.result.app_name == request.app && of.result.eval_set_id == set.id)
+        .map(|(key, of)| (key, of.result))
         .collect();
     // Clones of this type, so that one of the trait can be made of it.
     let hook: Arc<InferenceLog> = Arc::clone(&log);
@@ -130,7 +131,8 @@ pub fn infer(
                 let why = || format!("{}: {}", result.eval_id, result.error_message);
                 outcome.first_failure.get_or_insert_with(why);
             }
-            text.push_str(&line_of(run, result));
+            let asked = asked.get(&result.eval_id).map_or("", String::as_str);
+            text.push_str(&line_of(run, result, asked));
         }
     }
     write(out, &text).map_err(unwritten)?;
@@ -138,16 +140,31 @@ pub fn infer(
     Ok(outcome)
 }
 
-/// Whether what was done answers what the case asks today.
-fn still_asks(case: &EvalCase, of: &InferenceResult) -> bool {
-    let turns = match case.actual_conversation.is_empty() {
-        true => &case.conversation,
-        false => &case.actual_conversation,
-    };
-    let asked = turns
-        .iter()
-        .flatten()
-        .map(|turn| turn.user_content.as_ref());
-    let done = of.inferences.iter().map(|turn| turn.user_content.as_ref());
-    case.mode == of.mode && asked.eq(done)
+/// Refuses a file that is something else: a part of the set, or no file at all.
+fn refuse_as_output(out: &Path, request: &EvalSetRequest) -> Result<(), RunError> {
+    let shown = out.display();
+    if out.symlink_metadata().is_ok_and(|found| !found.is_file()) {
+        return Err(RunError::Request(format!(
+            "--out: `{shown}` is no plain file; name one"
+        )));
+    }
+    for locator in [&request.sets, &request.metrics] {
+        let input = locator
+            .path(&request.app, &request.set)
+            .map_err(StoreError::Locator)?;
+        if is_same_file(out, &input) {
+            return Err(RunError::Request(format!(
+                "--out: `{shown}` is a file of the set itself; name another one"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Whether two paths are of one file that is there.
+pub(super) fn is_same_file(a: &Path, b: &Path) -> bool {
+    match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => false,
+    }
 }

@@ -1,7 +1,8 @@
 //! Files of inferences, a line of JSON for each case and pass: what was done, kept apart from what it scores.
 //!
 //! A line is an inference result of trpc-agent-go with the pass it belongs to: `run`, `appName`, `evalSetId`,
-//! `evalCaseId`, `evalMode`, `inferences`, `sessionId`, `userId`, `status`, `errorMessage`.
+//! `evalCaseId`, `evalMode`, `inferences`, `sessionId`, `userId`, `status`, `errorMessage`; and `asked`, a hash of what
+//! the case asked then: an answer to something else is no answer.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -14,14 +15,59 @@ use serde_json::{Map, Value, json};
 use super::hooks::{Ended, EvalHooks, HookAnswer, HookContext, InferenceRequest, InferenceResult};
 use super::inference::Inference;
 use super::json_file::{FileError, ShapeFault, text_of, value_of};
-use super::model::{EvalCase, Invocation};
+use super::model::{EvalCase, Invocation, Message};
 use super::result::EvalStatus;
 
-/// Inferences of a file, by pass and id of the case; of a repeated one the last counts.
-pub(crate) type Recorded = HashMap<(u32, String), InferenceResult>;
+/// Inferences of a file, by pass and id of the case.
+pub(crate) type Recorded = HashMap<(u32, String), RecordedCase>;
+
+/// What a file says of a case in a pass.
+#[derive(Clone, Debug)]
+pub(crate) struct RecordedCase {
+    pub result: InferenceResult,
+    /// The hash of what was asked; empty in files that don't say it.
+    pub asked: String,
+}
+
+/// Members of a line.
+const MEMBERS: [&str; 11] = [
+    "run",
+    "appName",
+    "evalSetId",
+    "evalCaseId",
+    "evalMode",
+    "inferences",
+    "sessionId",
+    "userId",
+    "status",
+    "errorMessage",
+    "asked",
+];
+/// Passes are at most so many, as with `--runs`.
+const MOST_RUNS: u32 = 1000;
+
+/// A hash of what a case asks, and of whom.
+pub(crate) fn asked_of(case: &EvalCase, agent: &str) -> String {
+    let said = |turn: &Option<Invocation>| {
+        let said = turn.as_ref().and_then(|turn| turn.user_content.as_ref());
+        said.map(Message::to_json)
+    };
+    let context = case.context_messages.iter().flatten().map(Message::to_json);
+    let input = case.session_input.as_ref();
+    let asked = json!({
+        "mode": case.mode,
+        "context": context.collect::<Vec<_>>(),
+        "says": case.conversation.iter().map(said).collect::<Vec<_>>(),
+        "did": case.actual_conversation.iter().map(said).collect::<Vec<_>>(),
+        "user": input.map(|input| input.user_id.as_str()),
+        "state": input.map(|input| &input.state),
+    });
+    let whole = format!("{agent}\n{asked}");
+    blake3::hash(whole.as_bytes()).to_hex().to_string()
+}
 
 /// The line of a case in a pass.
-pub(crate) fn line_of(run: u32, of: &InferenceResult) -> String {
+pub(crate) fn line_of(run: u32, of: &InferenceResult, asked: &str) -> String {
     let turns: Vec<Value> = of.inferences.iter().map(Invocation::to_json).collect();
     let line = json!({
         "run": run,
@@ -34,6 +80,7 @@ pub(crate) fn line_of(run: u32, of: &InferenceResult) -> String {
         "userId": of.user_id,
         "status": of.status.name(),
         "errorMessage": of.error_message,
+        "asked": asked,
     });
     format!("{line}\n")
 }
@@ -57,23 +104,44 @@ fn read_lines(text: &str, path: &Path, torn: bool) -> Result<Recorded, FileError
         }
         let file = format!("{}, line {}", path.display(), at + 1);
         let value = value_of(line, &file)?;
-        let (run, result) = result_of(value).map_err(|fault| FileError::shape(&file, fault))?;
-        recorded.insert((run, result.eval_id.clone()), result);
+        let (run, of) = result_of(value).map_err(|fault| FileError::shape(&file, fault))?;
+        let key = (run, of.result.eval_id.clone());
+        if recorded.contains_key(&key) && !torn {
+            let found = format!("`{}` of pass {run} is there already", key.1);
+            return Err(FileError::shape(
+                &file,
+                fault("evalCaseId", "one line a case and pass", &found),
+            ));
+        }
+        recorded.insert(key, of);
     }
     Ok(recorded)
 }
 
-fn result_of(value: Value) -> Result<(u32, InferenceResult), ShapeFault> {
-    let Value::Object(mut members) = value else {
+fn result_of(value: Value) -> Result<(u32, RecordedCase), ShapeFault> {
+    let Value::Object(given) = value else {
         return Err(fault("", "an object", "another value"));
     };
+    let mut members = Map::new();
+    for (name, value) in given {
+        // As everywhere in these files, letters may be of another case; a member that is passed over could be an error.
+        let known = MEMBERS
+            .iter()
+            .find(|known| known.eq_ignore_ascii_case(&name));
+        match known {
+            Some(known) => members.insert((*known).to_owned(), value),
+            None => return Err(fault(&name, "no such member", "one")),
+        };
+    }
     let run = match members.remove("run") {
         None | Some(Value::Null) => Some(1),
         Some(run) => run.as_u64().and_then(|run| u32::try_from(run).ok()),
     };
-    let run = run.filter(|run| *run > 0);
-    let run = run.ok_or_else(|| fault("run", "a whole number from 1", "another value"))?;
+    let run = run.filter(|run| (1..=MOST_RUNS).contains(run));
+    let run = run.ok_or_else(|| fault("run", "a whole number from 1 to 1000", "another value"))?;
     let mut text = |name: &str| take_text(&mut members, name);
+    let asked = text("asked")?;
+    let error_message = text("errorMessage")?;
     let result = InferenceResult {
         app_name: text("appName")?,
         eval_set_id: text("evalSetId")?,
@@ -82,11 +150,12 @@ fn result_of(value: Value) -> Result<(u32, InferenceResult), ShapeFault> {
         session_id: text("sessionId")?,
         user_id: text("userId")?,
         status: match text("status")?.as_str() {
-            "" | "passed" => EvalStatus::Passed,
             "failed" => EvalStatus::Failed,
+            "" | "passed" if error_message.is_empty() => EvalStatus::Passed,
+            "" | "passed" => EvalStatus::Failed,
             other => return Err(fault("status", "`passed` or `failed`", other)),
         },
-        error_message: text("errorMessage")?,
+        error_message,
         inferences: Vec::new(),
     };
     if result.eval_id.is_empty() {
@@ -98,13 +167,11 @@ fn result_of(value: Value) -> Result<(u32, InferenceResult), ShapeFault> {
         Some(_) => return Err(fault("inferences", "a list of turns", "another value")),
     };
     let turns = turns.into_iter().map(Invocation::from_json);
-    Ok((
-        run,
-        InferenceResult {
-            inferences: turns.collect::<Result<_, _>>()?,
-            ..result
-        },
-    ))
+    let result = InferenceResult {
+        inferences: turns.collect::<Result<_, _>>()?,
+        ..result
+    };
+    Ok((run, RecordedCase { result, asked }))
 }
 
 fn take_text(members: &mut Map<String, Value>, name: &str) -> Result<String, ShapeFault> {
@@ -135,6 +202,17 @@ pub(crate) fn recorded_inference(
         ))
     };
     let found = recorded.get(&(run, case.id.clone()));
+    let is_other = |of: &RecordedCase| match of.asked.split_once(' ') {
+        Some((of_case, _)) => of_case != asked_of(case, ""),
+        None => !still_asks(case, &of.result),
+    };
+    let other = || {
+        Err("the case asks something else now than when its inferences were made; make them anew with `nightmill \
+             suite infer`"
+            .to_owned())
+    };
+    let is_other = found.is_some_and(is_other);
+    let found = found.map(|of| &of.result);
     Inference {
         run,
         case: at,
@@ -142,17 +220,44 @@ pub(crate) fn recorded_inference(
         user_id: found.map(|of| of.user_id.clone()).unwrap_or_default(),
         turns: match found {
             None => missing(),
-            Some(of) if of.status == EvalStatus::Failed => Err(of.error_message.clone()),
+            Some(_) if is_other => other(),
+            Some(of) if of.status == EvalStatus::Failed => Err(match of.error_message.as_str() {
+                "" => "the file of inferences says that it failed, and not why".to_owned(),
+                why => why.to_owned(),
+            }),
             Some(of) => Ok(of.inferences.clone()),
         },
         context: HookContext::default(),
     }
 }
 
+/// Whether what was done answers what the user says today.
+fn still_asks(case: &EvalCase, of: &InferenceResult) -> bool {
+    if of.status == EvalStatus::Failed {
+        return true;
+    }
+    let turns = match case.actual_conversation.is_empty() {
+        true => &case.conversation,
+        false => &case.actual_conversation,
+    };
+    let asked = turns
+        .iter()
+        .map(|turn| turn.as_ref()?.user_content.as_ref());
+    let done = of.inferences.iter().map(|turn| turn.user_content.as_ref());
+    case.mode == of.mode && asked.eq(done)
+}
+
+/// What a line says of what was asked: of the case alone, and of the case and the agent.
+pub(crate) fn asked_text(case: &EvalCase, agent: &str) -> String {
+    format!("{} {}", asked_of(case, ""), asked_of(case, agent))
+}
+
 /// Cases as they end, line by line, so that a run that is broken off has lost none of them.
 pub(crate) struct InferenceLog {
     path: PathBuf,
     out: Mutex<File>,
+    /// What each case asks, by its id.
+    asked: HashMap<String, String>,
 }
 
 impl InferenceLog {
@@ -163,21 +268,34 @@ impl InferenceLog {
         name.into()
     }
 
-    /// Opens the log, and returns what a run that was broken off has left in it. Cases that failed are not returned:
-    /// they are asked anew.
+    /// Opens the log, and returns what a run that was broken off has left in it of what is asked now, of the same agent.
+    /// Cases that failed are not returned: they are asked anew.
     ///
     /// # Errors
     /// [`FileError`]
-    pub fn open(path: &Path) -> Result<(Arc<Self>, Recorded), FileError> {
+    pub fn open(
+        path: &Path,
+        asked: HashMap<String, String>,
+    ) -> Result<(Arc<Self>, Recorded), FileError> {
         let log = Self::beside(path);
         let access = |e: io::Error| FileError::access(&log, e);
+        let file = OpenOptions::new().create(true).append(true).open(&log);
+        let mut file = file.map_err(access)?;
+        // Two that write to one file would mix their agents.
+        if file.try_lock().is_err() {
+            let busy = io::Error::new(
+                io::ErrorKind::WouldBlock,
+                "another run writes to it; wait for its end, or name another --out",
+            );
+            return Err(access(busy));
+        }
         let mut earlier = match log.exists() {
             true => read_lines(&text_of(&log)?, &log, true)?,
             false => Recorded::new(),
         };
-        earlier.retain(|_, of| of.status == EvalStatus::Passed);
-        let file = OpenOptions::new().create(true).append(true).open(&log);
-        let mut file = file.map_err(access)?;
+        earlier.retain(|(_, id), of| {
+            of.result.status == EvalStatus::Passed && asked.get(id) == Some(&of.asked)
+        });
         // A torn last line ends here.
         let torn = std::fs::read(&log)
             .map_err(access)?
@@ -189,6 +307,7 @@ impl InferenceLog {
         let log = Arc::new(Self {
             path: log.clone(),
             out: Mutex::new(file),
+            asked,
         });
         Ok((log, earlier))
     }
@@ -208,7 +327,8 @@ impl EvalHooks for InferenceLog {
         ended: &Ended<'_, InferenceResult>,
     ) -> HookAnswer {
         if let Some(result) = ended.result {
-            let line = line_of(request.run, result);
+            let asked = self.asked.get(&result.eval_id).map_or("", String::as_str);
+            let line = line_of(request.run, result, asked);
             let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
             let written = out
                 .write_all(line.as_bytes())

@@ -35,6 +35,13 @@ pub(super) fn load(
             set.id
         )));
     }
+    if !request.cases.is_empty() && !request.cases.iter().any(|id| ids.contains(id.as_str())) {
+        let named = request.cases.join(", ");
+        return Err(RunError::Request(format!(
+            "--cases {named}: the set `{}` has no case of this name",
+            set.id
+        )));
+    }
     for id in &request.cases {
         if !ids.contains(id.as_str()) {
             let near = crate::text::nearest(id, ids.iter().copied());

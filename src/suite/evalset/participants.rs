@@ -14,6 +14,8 @@ use crate::judge::Chat;
 pub struct Participants {
     /// What computes metrics.
     pub evaluators: Registry,
+    /// Names of evaluators that are the user's own: each must have its metric.
+    pub own_evaluators: Vec<String>,
     /// Who looks on, and may steer.
     pub hooks: HookRegistry,
     /// Who is evaluated.

@@ -18,6 +18,7 @@ use super::participants::{Agent, Participants};
 use super::pass::{Evaluated, Pass, judge_pass};
 use super::result::{CaseResult, EvalSetResult};
 use super::semantic::Meanings;
+use super::set_cases::SetCases;
 use super::shown;
 use super::store::StoreError;
 use super::written::Written;
@@ -52,6 +53,8 @@ pub struct EvalSetRequest {
     pub strict_metrics: bool,
     /// Write what later versions of trpc-agent-go write too.
     pub latest_format: bool,
+    /// What the agent is, in words that tell one from another; no secrets.
+    pub agent: String,
     /// How judges are asked; none leaves judged metrics not evaluated.
     pub judge: Option<JudgeRequest>,
     /// Names of providers that speak OpenAI's protocol.
@@ -88,16 +91,26 @@ pub fn run(
     progress.enter("reading the evaluation set");
     let Participants {
         evaluators,
+        own_evaluators,
         hooks,
         agent,
     } = participants;
     let (set, metrics, mut notes) = load(request, &evaluators)?;
+    let has_metric = |name: &&String| metrics.iter().any(|of| of.metric.evaluator() == *name);
+    if let Some(name) = own_evaluators.iter().find(|name| !has_metric(name)) {
+        return Err(RunError::Request(format!(
+            "--evaluator {name}=…: no metric of the set names this evaluator, so this has no effect; leave it out"
+        )));
+    }
     let recorded = match &agent {
         Agent::Recorded(path) => Some(recorded(path, request, &mut notes)?),
         _ => None,
     };
     let runs = recorded.as_ref().map_or(request.runs, passes_of);
     refuse_idle(request, &metrics, runs)?;
+    if let Some(recorded) = &recorded {
+        refuse_or_name_strangers(&set, recorded, &mut notes)?;
+    }
     let judges = judges(request, &metrics)?;
     if let Some((judge, judges)) = &judges {
         notes.extend(idle_prices(judge, &judges.models()));
@@ -211,7 +224,8 @@ pub fn run(
     let mut stability = flakiness(&result, request.pass_k);
     // Equal runs of what can't differ are one run, counted several times.
     let steady = stability.as_ref().is_some_and(|found| found.flaky == 0);
-    if runs > 1 && steady && judges.is_none() && recorded.is_none() && only_traces {
+    let repeats = judges.is_none() && recorded.is_none() && own_evaluators.is_empty();
+    if runs > 1 && steady && repeats && only_traces {
         stability = None;
         notes.push(format!(
             "the {runs} runs are copies of one: cases of the mode `trace` only differ from run to run where a judge is \
@@ -264,9 +278,8 @@ pub(super) fn recorded(
     notes: &mut Vec<String>,
 ) -> Result<Recorded, RunError> {
     let recorded = read(path).map_err(|e| RunError::Request(e.to_string()))?;
-    let stranger = recorded
-        .values()
-        .find(|of| of.app_name != request.app || of.eval_set_id != request.set);
+    let mut results = recorded.values().map(|of| &of.result);
+    let stranger = results.find(|of| of.app_name != request.app || of.eval_set_id != request.set);
     if let Some(of) = stranger {
         return Err(RunError::Request(format!(
             "{}: it holds inferences of the set `{}` of `{}`, and the set `{}` of `{}` is to be scored; name its own file",
@@ -283,11 +296,42 @@ pub(super) fn recorded(
             path.display()
         )));
     }
+    let passes = passes_of(&recorded);
+    let missing = (1..=passes).find(|run| !recorded.keys().any(|(of, _)| of == run));
+    if let Some(run) = missing {
+        return Err(RunError::Request(format!(
+            "{}: it holds inferences of pass {passes} and none of pass {run}; make it anew with `nightmill suite infer`",
+            path.display()
+        )));
+    }
     notes.push(format!(
         "what was done comes from {}; no agent is asked",
         path.display()
     ));
     Ok(recorded)
+}
+
+/// Looks at how a file of inferences fits a set.
+fn refuse_or_name_strangers(
+    set: &SetCases,
+    recorded: &Recorded,
+    notes: &mut Vec<String>,
+) -> Result<(), RunError> {
+    if set.repeats {
+        return Err(RunError::Request(format!(
+            "the set `{}` has several cases of one id, and inferences are kept by id; give each case an id of its own",
+            set.id
+        )));
+    }
+    let ids: std::collections::HashSet<&str> = set.ids.iter().map(String::as_str).collect();
+    let mut strange = recorded.keys().filter(|(_, id)| !ids.contains(id.as_str()));
+    if let Some((_, id)) = strange.next() {
+        notes.push(format!(
+            "{} lines of inferences are of no case of the set, as `{id}`",
+            strange.count() + 1
+        ));
+    }
+    Ok(())
 }
 
 /// How many passes a file of inferences is of.

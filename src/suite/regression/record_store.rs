@@ -2,7 +2,7 @@
 
 mod pins;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use super::baseline::{baseline_notices, choose_baseline};
 use super::config::{BaselineStrategy, RegressionConfig};
 use super::file_fault::FileError;
 use super::record::{RunHead, RunRecord, RunStatus};
+use super::whole_file::MAX_FILE_BYTES;
 use crate::metric::comparison::Compat;
 use crate::text::nearest;
 
@@ -115,6 +116,14 @@ impl RecordStore {
         let mut text =
             serde_json::to_vec_pretty(&record.to_json()).map_err(|e| FileError::write(&path, e))?;
         text.push(b'\n');
+        let bytes = text.len() as u64;
+        // What can't be read again can't be compared with.
+        if bytes > MAX_FILE_BYTES {
+            let problem = format!(
+                "the record would have {bytes} bytes, and at most {MAX_FILE_BYTES} can be read again; split the suite into several"
+            );
+            return Err(FileError::write(&path, problem).into());
+        }
         let _lock = self.lock()?;
         self.write_new(&path, &text, false)
             .map_err(|e| match e.kind() {
@@ -124,8 +133,9 @@ impl RecordStore {
         Ok(path)
     }
 
-    /// Removes the records of each suite beyond its newest `limit`. Pinned ones stay, and so does `keep`. Returns the
-    /// ids of what was removed.
+    /// Removes the records of each suite beyond its newest `limit`. Pinned ones stay, and so do `keep` and the newest
+    /// run of each branch that passed: without it, enough runs that fail would leave nothing to fail against. Returns
+    /// the ids of what was removed.
     ///
     /// # Errors
     /// [`FileError`] if the folder can't be read or a file not removed.
@@ -138,11 +148,15 @@ impl RecordStore {
         let mut seen: HashMap<&str, usize> = HashMap::new();
         let listing = self.list(&RunFilter::default())?;
         let mut removed = Vec::new();
+        let mut passed: HashSet<(&str, Option<&str>)> = HashSet::new();
         for run in &listing.runs {
+            let of_branch = (run.golden_set_name.as_str(), run.branch.as_deref());
+            // The records are newest first.
+            let is_baseline = run.status == RunStatus::Passed && passed.insert(of_branch);
             let count = seen.entry(&run.golden_set_name).or_default();
             *count += 1;
             let is_pinned = pins.values().any(|id| *id == run.run_id);
-            if *count <= limit || is_pinned || keep == Some(&run.run_id) {
+            if *count <= limit || is_pinned || is_baseline || keep == Some(&run.run_id) {
                 continue;
             }
             let path = self.path_of(&run.run_id)?;

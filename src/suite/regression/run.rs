@@ -141,7 +141,12 @@ pub fn run(
     let folder = crate::output::directory::parent_of(request.path.anchor());
     let branch = current_branch(request.branch.as_deref(), variable, &folder);
     let against = Against::of(request, &records, &input.sets)?;
-    request.reports.check(&config, &folder)?;
+    let anchor = request.path.anchor();
+    let sets = config.golden_sets.iter().map(|entry| entry.file(anchor));
+    let read: Vec<PathBuf> = inputs(request).into_iter().chain(sets).collect();
+    request
+        .reports
+        .check(&config, &folder, &read, records.folder())?;
     let mut notes = std::mem::take(&mut input.notes);
     let panel = panel(request, &input, &rules, &mut notes)?;
     let judge = judge_request(request, &config);

@@ -136,7 +136,7 @@ evaluation set weather of travel-agent: FAILED, score 0.7500
 metric                       mean     bar  passed  failed  not evaluated
 tool_trajectory_avg_score  0.5000  1.0000       1       1              0
 llm_rubric_response *           –       –       0       0              2
-* a judge was asked
+* a judge decides
 
 gate FAILED suite score: 0.75 (at least 0.9)
 

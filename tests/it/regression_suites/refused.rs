@@ -197,3 +197,17 @@ fn a_case_without_a_metric_is_not_evaluated() {
     let ran = scene.run_json(&[], 3);
     assert_eq!(ran["suites"][0]["cases"][1]["verdict"], "not_evaluated");
 }
+
+#[test]
+fn a_report_never_takes_the_place_of_what_is_read() {
+    let scene = scene();
+    for (flag, file) in [
+        ("--junit", "one.yaml"),
+        ("--markdown", "regtrace.config.yaml"),
+        ("--report-path", "./one.yaml"),
+    ] {
+        let before = std::fs::read(scene.path(file)).unwrap();
+        refused(&scene, &["run", ".", flag, file], &["name another file"]);
+        assert_eq!(std::fs::read(scene.path(file)).unwrap(), before);
+    }
+}

@@ -22,8 +22,9 @@ fn junit_and_markdown_go_where_they_are_wanted() {
     assert_eq!(ran.code, Some(1), "{ran:?}");
     let junit = text(&scene, "out/j.xml");
     for words in [
-        "<testsuites tests=\"3\" failures=\"1\" errors=\"0\"",
-        "<testsuite name=\"one\" tests=\"2\" failures=\"1\"",
+        "<testsuites tests=\"4\" failures=\"2\" errors=\"0\" skipped=\"0\"",
+        "<testsuite name=\"one\" tests=\"3\" failures=\"2\"",
+        "<testcase name=\"gate max_failed_cases\" classname=\"one\">",
         "<testcase name=\"b\" classname=\"one\">",
         "<failure message=\"factuality: 0.000, threshold 0.7\" type=\"factuality\">",
         "<testcase name=\"c\" classname=\"two\"/>",

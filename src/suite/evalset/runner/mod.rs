@@ -175,6 +175,14 @@ pub enum RunnerProblem {
         "the answer of the agent's endpoint holds no `choices[0].message`; check that it speaks OpenAI's protocol"
     )]
     NoMessage,
+    /// The answer of the chat endpoint is not whole.
+    #[error(
+        "the agent's endpoint ended its answer early (`{why}`); allow it more tokens in --runner-body, or mend the case"
+    )]
+    CutOff {
+        /// `length` or `content_filter`.
+        why: String,
+    },
     /// The model calls tools without end.
     #[error(
         "the agent still called tools after {rounds} rounds; allow it more rounds, or correct its tools"

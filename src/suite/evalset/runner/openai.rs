@@ -116,9 +116,15 @@ impl ChatSession<'_> {
             let mut reply = self.reply(messages, &deadline)?;
             let said = Message {
                 role: text(&reply, "role").unwrap_or("assistant").to_owned(),
-                content: text(&reply, "content").unwrap_or_default().to_owned(),
+                content: content_of(&reply),
                 ..Message::default()
             };
+            if reply
+                .get("tool_calls")
+                .is_some_and(|calls| !calls.is_array() && !calls.is_null())
+            {
+                return Err(RunnerProblem::NoMessage);
+            }
             let calls = calls(&mut reply);
             messages.push(reply);
             if calls.is_empty() {
@@ -162,10 +168,19 @@ impl ChatSession<'_> {
         let asked = self.runner.chat.complete(body);
         let in_time = async { tokio::time::timeout(deadline.left(), asked).await };
         match self.runner.runtime.block_on(in_time) {
-            Ok(answer) => match answer?.pointer_mut("/choices/0/message") {
-                Some(message @ Value::Object(_)) => Ok(message.take()),
-                _ => Err(RunnerProblem::NoMessage),
-            },
+            Ok(answer) => {
+                let mut answer = answer?;
+                // A part of an answer is not what the agent answers.
+                let ended = answer.pointer("/choices/0/finish_reason");
+                if let Some(why @ ("length" | "content_filter")) = ended.and_then(Value::as_str) {
+                    let why = why.to_owned();
+                    return Err(RunnerProblem::CutOff { why });
+                }
+                match answer.pointer_mut("/choices/0/message") {
+                    Some(message @ Value::Object(_)) => Ok(message.take()),
+                    _ => Err(RunnerProblem::NoMessage),
+                }
+            }
             Err(_) => Err(RunnerProblem::TimedOut {
                 seconds: self.runner.settings.timeout.as_secs_f64(),
             }),
@@ -209,6 +224,15 @@ impl ChatSession<'_> {
 
 fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
     value.get(name)?.as_str()
+}
+
+/// What a reply says: its text, or the texts of its parts.
+fn content_of(reply: &Value) -> String {
+    match reply.get("content") {
+        Some(Value::Array(parts)) => parts.iter().filter_map(|part| text(part, "text")).collect(),
+        Some(Value::String(content)) if !content.is_empty() => content.clone(),
+        _ => text(reply, "refusal").unwrap_or_default().to_owned(),
+    }
 }
 
 /// The calls in a reply. One without an id is given one in the reply too, so that its result can name it.

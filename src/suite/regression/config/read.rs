@@ -18,7 +18,8 @@ use crate::suite::regression::whole_file::{sha256_hex, text_of, yaml_of};
 use crate::text::nearest;
 
 const SHARE: std::ops::RangeInclusive<f64> = 0.0..=1.0;
-const WEIGHT: std::ops::RangeInclusive<f64> = 0.0..=f64::MAX;
+/// Larger ones leave no digits for the sums.
+const WEIGHT: std::ops::RangeInclusive<f64> = 0.0..=1e9;
 /// Most milliseconds that a call may be allowed: a day.
 const MAX_TIMEOUT_MS: u64 = 86_400_000;
 /// Keys of Regtrace that ask for what an offline evaluation does not do, and why nothing follows from them.

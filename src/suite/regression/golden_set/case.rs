@@ -63,7 +63,7 @@ pub(super) fn read_case(
         metrics,
         thresholds,
         tags: case.texts("tags"),
-        weight: case.number("weight", 0.0..=f64::MAX).unwrap_or(1.0),
+        weight: case.number("weight", 0.0..=1e9).unwrap_or(1.0),
         documents: documents(findings, &case, interaction),
         required_terms: case
             .value("required_terms")

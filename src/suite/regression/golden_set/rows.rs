@@ -2,8 +2,11 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, AsArray, RecordBatch};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, Float64Type};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::{Map, Value};
@@ -143,8 +146,9 @@ pub(super) fn rows_of(
 
 fn rows_of_batch(path: &Path, batch: &RecordBatch, rows: &mut Vec<Value>) -> Result<(), FileError> {
     let wrong = |e: arrow::error::ArrowError| FileError::syntax(path, "rows", e);
+    let batch = readable(path, batch)?;
     let mut writer = arrow::json::ArrayWriter::new(Vec::new());
-    writer.write(batch).map_err(wrong)?;
+    writer.write(&batch).map_err(wrong)?;
     writer.finish().map_err(wrong)?;
     let bytes = writer.into_inner();
     if bytes.is_empty() {
@@ -157,6 +161,50 @@ fn rows_of_batch(path: &Path, batch: &RecordBatch, rows: &mut Vec<Value>) -> Res
     };
     rows.extend(of_batch.into_iter().map(with_text_keys));
     Ok(())
+}
+
+/// The columns as JSON can hold them: texts that are stored as bytes are texts, and numbers that JSON has none for are
+/// refused, since they would read as if nothing was said.
+fn readable(path: &Path, batch: &RecordBatch) -> Result<RecordBatch, FileError> {
+    let wrong =
+        |name: &str, e: String| FileError::syntax(path, "rows", format!("column `{name}`: {e}"));
+    let schema = batch.schema();
+    let fields = schema.fields().iter().zip(batch.columns());
+    let columns = fields.map(|(field, column)| {
+        let name = field.name();
+        let cast = |to: &DataType| {
+            let options = CastOptions {
+                safe: false,
+                ..CastOptions::default()
+            };
+            cast_with_options(column, to, &options).map_err(|e| wrong(name, e.to_string()))
+        };
+        let column = match column.data_type() {
+            DataType::Binary | DataType::LargeBinary | DataType::BinaryView => {
+                cast(&DataType::LargeUtf8)?
+            }
+            DataType::Float16 | DataType::Float32 | DataType::Float64 => {
+                let numbers = cast(&DataType::Float64)?;
+                let numbers = numbers.as_primitive::<Float64Type>();
+                if let Some(odd) = numbers.iter().flatten().find(|of| !of.is_finite()) {
+                    return Err(wrong(
+                        name,
+                        format!("{odd} is no number that counts; correct it"),
+                    ));
+                }
+                Arc::clone(column)
+            }
+            _ => Arc::clone(column),
+        };
+        Ok((name.clone(), column))
+    });
+    let columns: Vec<(String, ArrayRef)> = columns.collect::<Result<_, FileError>>()?;
+    RecordBatch::try_from_iter_with_nullable(
+        columns
+            .into_iter()
+            .map(|(name, column)| (name, column, true)),
+    )
+    .map_err(|e| FileError::syntax(path, "rows", e))
 }
 
 /// The row with its keys as texts: tables may number their cases.

@@ -114,6 +114,28 @@ fn an_old_baseline_and_that_of_another_branch_are_told_of() {
 }
 
 #[test]
+fn the_newest_run_that_passed_stays_however_many_fail_after_it() {
+    let (_folder, store) = store();
+    let all: Vec<String> = (1..=4)
+        .map(|day| format!("run_2026060{day}_aaaaaa"))
+        .collect();
+    for (day, id) in (1..).zip(&all) {
+        let status = match day {
+            1 | 2 => RunStatus::Passed,
+            _ => RunStatus::Failed,
+        };
+        saved(&store, id, day, status);
+    }
+    assert_eq!(
+        store.prune(1, None).unwrap(),
+        [all[2].clone(), all[0].clone()]
+    );
+    let config = RegressionConfig::default();
+    let found = store.baseline("qa", None, &config, Compat::Document, Utc::now());
+    assert_eq!(found.unwrap().record.unwrap().head.run_id, all[1]);
+}
+
+#[test]
 fn old_records_go_and_pinned_ones_stay() {
     let (_folder, store) = store();
     let all: Vec<String> = (1..=6)

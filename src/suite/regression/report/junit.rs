@@ -6,6 +6,7 @@ use quick_xml::events::{BytesDecl, BytesText, Event};
 use quick_xml::writer::Writer;
 
 use crate::metric::checked::Checked;
+use crate::suite::regression::gates::GateResult;
 use crate::suite::regression::record::{CaseRecord, RunRecord, RunStatus};
 use crate::text::format_instant;
 
@@ -17,12 +18,13 @@ pub fn junit_report(records: &[RunRecord]) -> io::Result<String> {
     let mut writer = Writer::new_with_indent(Vec::new(), b' ', 2);
     let declaration = BytesDecl::new("1.0", Some("UTF-8"), None);
     writer.write_event(Event::Decl(declaration))?;
-    let cases = records.iter().map(|record| record.cases.len()).sum();
+    let cases = records.iter().map(entries).sum();
+    let skips = records.iter().map(skipped).sum();
     let failed = records.iter().map(failures).sum();
     let errors = records.iter().map(errors).sum();
     let milliseconds = records.iter().map(|record| record.head.duration_ms);
     let milliseconds = milliseconds.fold(0, u64::saturating_add);
-    let attributes = counts(cases, failed, errors, milliseconds);
+    let attributes = counts(cases, [failed, errors, skips], milliseconds);
     let suites = writer.create_element("testsuites");
     let suites = suites.with_attributes(pairs(&attributes));
     suites.write_inner_content(|writer| {
@@ -37,7 +39,19 @@ pub fn junit_report(records: &[RunRecord]) -> io::Result<String> {
 }
 
 fn failures(record: &RunRecord) -> usize {
-    record.cases.len() - record.passed_cases()
+    record.cases.len() - record.passed_cases() + failed_gates(record).count()
+}
+
+/// The gates that do not hold: each is an entry of its own, since build systems look at entries alone.
+fn failed_gates(record: &RunRecord) -> impl Iterator<Item = (&str, &GateResult)> {
+    let gates = record.gates.iter().flat_map(|gates| gates.gates.iter());
+    gates.filter(|(_, gate)| !gate.passed)
+}
+
+/// Cases of which nothing was evaluated.
+fn skipped(record: &RunRecord) -> usize {
+    let cases = record.cases.iter();
+    cases.filter(|of| of.case.results.is_empty()).count()
 }
 
 /// 1 for a suite that broke down, or was not evaluated as a whole: an entry of its own says so.
@@ -45,17 +59,22 @@ fn errors(record: &RunRecord) -> usize {
     usize::from(record.head.status == RunStatus::Errored)
 }
 
+/// Cases, and gates that do not hold.
+fn entries(record: &RunRecord) -> usize {
+    record.cases.len() + failed_gates(record).count()
+}
+
 fn counts(
-    cases: usize,
-    failed: usize,
-    errors: usize,
+    entries: usize,
+    [failed, errors, skipped]: [usize; 3],
     milliseconds: u64,
 ) -> Vec<(&'static str, String)> {
     let (seconds, rest) = (milliseconds / 1000, milliseconds % 1000);
     vec![
-        ("tests", (cases + errors).to_string()),
+        ("tests", (entries + errors).to_string()),
         ("failures", failed.to_string()),
         ("errors", errors.to_string()),
+        ("skipped", skipped.to_string()),
         ("time", format!("{seconds}.{rest:03}")),
     ]
 }
@@ -70,9 +89,8 @@ fn write_suite(writer: &mut Writer<Vec<u8>>, record: &RunRecord) -> io::Result<(
     let head = &record.head;
     let mut attributes = vec![("name", allowed(&head.golden_set_name))];
     attributes.extend(counts(
-        record.cases.len(),
-        failures(record),
-        errors(record),
+        entries(record),
+        [failures(record), errors(record), skipped(record)],
         head.duration_ms,
     ));
     attributes.push(("timestamp", format_instant(head.timestamp)));
@@ -105,9 +123,35 @@ fn write_suite(writer: &mut Writer<Vec<u8>>, record: &RunRecord) -> io::Result<(
         for case in &record.cases {
             write_case(writer, &head.golden_set_name, case)?;
         }
+        for (name, gate) in failed_gates(record) {
+            write_gate(writer, &head.golden_set_name, (name, gate))?;
+        }
         if errors(record) > 0 {
             write_error(writer, &head.golden_set_name)?;
         }
+        Ok(())
+    })?;
+    Ok(())
+}
+
+fn write_gate(
+    writer: &mut Writer<Vec<u8>>,
+    suite: &str,
+    (name, gate): (&str, &GateResult),
+) -> io::Result<()> {
+    let attributes = [
+        ("name", allowed(&format!("gate {name}"))),
+        ("classname", allowed(suite)),
+    ];
+    let case = writer.create_element("testcase");
+    let case = case.with_attributes(pairs(&attributes));
+    case.write_inner_content(|writer| {
+        let attributes = [
+            ("message", allowed(&gate.message)),
+            ("type", "gate".to_owned()),
+        ];
+        let failure = writer.create_element("failure");
+        failure.with_attributes(pairs(&attributes)).write_empty()?;
         Ok(())
     })?;
     Ok(())
@@ -138,6 +182,15 @@ fn write_case(writer: &mut Writer<Vec<u8>>, suite: &str, of: &CaseRecord) -> io:
     let case = case.with_attributes(pairs(&attributes));
     let failed = of.case.results.iter().filter(|(_, result)| !result.passed);
     let failed: Vec<(&str, &Checked)> = failed.collect();
+    if of.case.results.is_empty() {
+        case.write_inner_content(|writer| {
+            let skipped = writer.create_element("skipped");
+            let message = [("message", "none of its metrics is enabled")];
+            skipped.with_attributes(message).write_empty()?;
+            Ok(())
+        })?;
+        return Ok(());
+    }
     if failed.is_empty() {
         case.write_empty()?;
         return Ok(());

@@ -133,7 +133,7 @@ fn junit_is_well_formed_whatever_the_texts() {
     );
     assert!(!name.contains('\n'), "{name}");
     assert!(
-        xml.contains(r#"tests="3" failures="1" errors="0" time="0.012""#),
+        xml.contains(r#"tests="3" failures="1" errors="0" skipped="0" time="0.012""#),
         "{xml}"
     );
 }

@@ -295,6 +295,13 @@ fn join(table: &Path, sets: &mut [ChosenSet], notes: &mut Vec<String>) -> Result
         )));
     }
     notes.push(format!("{joined} outputs are from `{shown}`"));
+    let cases: usize = sets.iter().map(|of| of.set.cases.len()).sum();
+    if joined < cases {
+        notes.push(format!(
+            "{} of {cases} cases have no output there, or a null: what the suite itself holds for them is evaluated",
+            cases - joined
+        ));
+    }
     notes.extend(outputs.unused());
     Ok(())
 }

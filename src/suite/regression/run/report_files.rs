@@ -50,8 +50,15 @@ impl ReportFiles {
     /// Whether all of them can be written.
     ///
     /// # Errors
-    /// [`RunError::Request`] if one is a folder, two are one file, or Markdown was asked for and has no place.
-    pub(super) fn check(&self, config: &SuiteConfig, folder: &Path) -> Result<(), RunError> {
+    /// [`RunError::Request`] if one is a folder, two are one file, one is an input or a
+    /// record, or Markdown was asked for and has no place.
+    pub(super) fn check(
+        &self,
+        config: &SuiteConfig,
+        folder: &Path,
+        inputs: &[PathBuf],
+        records: &Path,
+    ) -> Result<(), RunError> {
         let report = self.report(config, folder);
         let is_markdown = self.format(config) == ReportFormat::Markdown;
         if is_markdown && report.is_none() && self.markdown.is_none() {
@@ -80,6 +87,22 @@ impl ReportFiles {
             let mut before = all.iter().take(*at);
             before.any(|other| other == *path)
         });
+        let real = |path: &Path| path.canonicalize().ok();
+        let is_taken = |path: &&Path| {
+            let found = real(path);
+            let is_input = inputs.iter().any(|input| real(input) == found);
+            let of_records = path
+                .parent()
+                .and_then(real)
+                .is_some_and(|of| Some(of) == real(records));
+            found.is_some() && (is_input || of_records)
+        };
+        if let Some(path) = all.iter().copied().find(|path| is_taken(path)) {
+            return Err(RunError::Request(format!(
+                "`{}` is read by this run, or is a record: a report would take its place; name another file",
+                path.display()
+            )));
+        }
         match twice {
             None => Ok(()),
             Some((_, path)) => Err(RunError::Request(format!(

@@ -321,8 +321,9 @@ impl<'r> Judges<'r> {
                 of(&fates.unjudged)
             ));
         }
-        notes.extend(self.first.stops());
-        notes.extend(self.fallback.iter().flat_map(JudgeService::stops));
+        let fallback = self.fallback.iter().flat_map(JudgeService::stops);
+        let stops = self.first.stops().into_iter().chain(fallback);
+        notes.extend(stops.map(|why| masked(&why)));
         notes
     }
 
@@ -379,18 +380,23 @@ pub(super) struct Asked {
 
 /// An error as explanations keep it: short, and without what looks like a key.
 fn shortened(problem: &str) -> String {
-    static KEYS: LazyLock<Option<Regex>> =
-        LazyLock::new(|| Regex::new(r"(sk-|gsk_|AIza)[A-Za-z0-9_\-]{6,}").ok());
-    let masked = match KEYS.as_ref() {
-        Some(keys) => keys.replace_all(problem, "[secret]"),
-        None => problem.into(),
-    };
+    let masked = masked(problem);
     let line = masked.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut characters = line.chars();
     let short: String = characters.by_ref().take(MOST_OF_ERROR - 1).collect();
     match characters.next() {
         None => short,
         Some(_) => short + "…",
+    }
+}
+
+/// A text without what looks like a key.
+fn masked(problem: &str) -> String {
+    static KEYS: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r"(sk-|gsk_|AIza)[A-Za-z0-9_\-]{6,}").ok());
+    match KEYS.as_ref() {
+        Some(keys) => keys.replace_all(problem, "[secret]").into_owned(),
+        None => problem.to_owned(),
     }
 }
 
