@@ -90,7 +90,7 @@ fn all_faults_are_listed_with_their_paths() {
         "test_cases[1].description: is empty",
         "test_cases[1].input: is the number 3; put it in quotes",
         "test_cases[1].metrics[0]: is the text `fromat`, no metric (did you mean `format`?)",
-        "test_cases[1].weight: is the number -1; write a number of at least 0",
+        "test_cases[1].weight: is the number -1; write a number from 0 to 1000000000",
         "test_cases[1].context.documents: has none",
         "test_cases[1].thresholds.style: ",
         "test_cases[1].thresholds.format: is the number 2; write a number from 0 to 1",

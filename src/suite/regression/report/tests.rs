@@ -124,7 +124,8 @@ fn junit_is_well_formed_whatever_the_texts() {
             _ => {}
         }
     }
-    assert_eq!((cases, failures), (3, 1));
+    // Two gates do not hold either.
+    assert_eq!((cases, failures), (5, 3));
     assert!(!xml.contains('\u{1}'), "{xml}");
     let name = &names[0];
     assert!(
@@ -133,7 +134,7 @@ fn junit_is_well_formed_whatever_the_texts() {
     );
     assert!(!name.contains('\n'), "{name}");
     assert!(
-        xml.contains(r#"tests="3" failures="1" errors="0" skipped="0" time="0.012""#),
+        xml.contains(r#"tests="5" failures="3" errors="0" skipped="0" time="0.012""#),
         "{xml}"
     );
 }
