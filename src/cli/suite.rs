@@ -61,7 +61,23 @@ enum SuiteCommand {
     FromTraces(Box<from_traces::FromTracesArgs>),
 }
 
+/// What a shell says of a program that was interrupted.
+const INTERRUPTED: i32 = 130;
+
+/// Has commands that a suite has started end with the program where that is interrupted: they lead groups of their own,
+/// which no terminal reaches.
+fn end_commands_when_interrupted() -> Result<(), AnyError> {
+    ctrlc::set_handler(|| {
+        crate::suite::process::kill_all();
+        std::process::exit(INTERRUPTED);
+    })
+    .map_err(|e| format!("interruptions can't be handled: {e}").into())
+}
+
 pub(super) fn run(args: SuiteArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
+    if let SuiteCommand::Run(_) | SuiteCommand::Infer(_) = &args.command {
+        end_commands_when_interrupted()?;
+    }
     match args.command {
         SuiteCommand::Run(args) => run::run(*args, config),
         SuiteCommand::Infer(args) => infer::run(*args, config),

@@ -6,8 +6,10 @@
 //! All streams are moved by the one thread that waits for an answer. So neither side ever waits for the other to read,
 //! no thread outlives its process, and a time-out is exact.
 
+use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -29,6 +31,18 @@ const LOOK: Duration = Duration::from_millis(50);
 const FAREWELL: Duration = Duration::from_secs(2);
 /// The same for one that has failed, whose last words are waited for.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
+
+/// The groups that run: each goes when its leader is about to be waited for, so that none of them is another's.
+static RUNNING: Mutex<BTreeMap<u32, Pid>> = Mutex::new(BTreeMap::new());
+
+/// Kills every command that runs with all that it started: for a program that is about to end.
+pub fn kill_all() {
+    let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    for pid in running.values() {
+        // That there is nobody left is no failure.
+        let _ = kill_process_group(*pid, Signal::KILL);
+    }
+}
 
 /// When a wait ends.
 #[derive(Clone, Copy, Debug)]
@@ -102,6 +116,9 @@ impl Process {
             .stderr(Stdio::piped())
             .spawn();
         let mut child = child.map_err(failed)?;
+        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        running.insert(child.id(), Pid::from_child(&child));
+        drop(running);
         match Streams::of(&mut child) {
             Ok(streams) => Ok(Self {
                 command: cut(command, SHOWN_COMMAND),
@@ -234,6 +251,9 @@ impl Drop for Process {
 fn kill_group(child: &mut Child) -> Option<ExitStatus> {
     // That there is nobody left is no failure.
     let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+    let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    running.remove(&child.id());
+    drop(running);
     child.wait().ok()
 }
 

@@ -570,6 +570,44 @@ fn what_was_inferred_before_a_kill_is_not_asked_again() {
 }
 
 #[test]
+fn an_interrupted_run_leaves_no_command_behind() {
+    let shop = Shop::new(&[case("a")], &exact());
+    let pid = shop.path().join("pid");
+    let agent = shop.script(
+        "agent.sh",
+        &format!(
+            "sleep 300 & echo $! > {0}.part; mv {0}.part {0}; wait",
+            pid.display()
+        ),
+    );
+    let mut child = program()
+        .args([
+            "suite",
+            "run",
+            &shop.text(""),
+            "--out",
+            &shop.text("out"),
+            "--no-report",
+        ])
+        .args(["--runner", &format!("command:{agent}")])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    assert!(wait_until(Duration::from_secs(30), || pid.exists()));
+    let kill = format!("kill -TERM {}", child.id());
+    let killed = std::process::Command::new("sh")
+        .args(["-c", &kill])
+        .status();
+    assert!(killed.unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let sleeper = std::fs::read_to_string(&pid).unwrap();
+    let state = format!("/proc/{}/stat", sleeper.trim());
+    let is_over = || std::fs::read_to_string(&state).map_or(true, |state| state.contains(") Z "));
+    assert!(wait_until(Duration::from_secs(10), is_over));
+}
+
+#[test]
 fn turns_are_rows_of_a_table_too() {
     let shop = Shop::new(&[case("a"), case("b")], &exact());
     let agent = shop.echo(r#"case "$said" in "b 2") said=wrong;; esac"#);
