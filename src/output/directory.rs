@@ -40,6 +40,14 @@ pub struct RunDirectory {
     _lock: fs::File,
 }
 
+/// Whether two paths are of one file that is there.
+pub(crate) fn is_same_file(a: &Path, b: &Path) -> bool {
+    match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => false,
+    }
+}
+
 /// The folder that a target is in.
 pub(crate) fn parent_of(target: &Path) -> PathBuf {
     match target.parent() {

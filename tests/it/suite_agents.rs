@@ -545,8 +545,9 @@ fn what_was_inferred_before_a_kill_is_not_asked_again() {
     assert!(!file.exists());
     let partial = shop.path().join("done.jsonl.partial");
     assert_eq!(lines(&partial).len(), 2);
-    // As if the kill had torn a line.
-    let torn = std::fs::read_to_string(&partial).unwrap() + "{\"run\":1,\"evalCa";
+    // As if the kill had torn a line, and one before it another, which the run after that has ended.
+    let whole = std::fs::read_to_string(&partial).unwrap();
+    let torn = format!("{{\"run\":1,\"evalSe\n{whole}{{\"run\":1,\"evalCa");
     std::fs::write(&partial, torn).unwrap();
     std::fs::remove_file(&stuck).unwrap();
     std::fs::write(&log, "").unwrap();

@@ -8,6 +8,7 @@ use clap::Args;
 
 use super::runner_flags::seconds;
 use crate::cli::AnyError;
+use crate::output::directory::is_same_file;
 use crate::suite::evalset::evaluator::{ExternalEvaluator, Registry};
 use crate::suite::evalset::hooks::HookRegistry;
 use crate::suite::evalset::{events_to, events_to_file, hooks_of_command};
@@ -68,10 +69,8 @@ impl ParticipantFlags {
             return Ok(());
         };
         let events = Path::new(events);
-        let is_same = |other: &PathBuf| {
-            events == other
-                || matches!((events.canonicalize(), other.canonicalize()), (Ok(a), Ok(b)) if a == b)
-        };
+        // One that is yet to be made has a name alone.
+        let is_same = |other: &PathBuf| events == other || is_same_file(events, other);
         match others.iter().any(is_same) {
             true => Err(format!(
                 "--events: `{}` is a file of something else; name one of its own",

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use std::sync::Arc;
 
 use super::hooks::InferenceResult;
 use super::inference::{Chosen, Phase};
@@ -15,6 +14,7 @@ use super::result::EvalStatus;
 use super::run::EvalSetRequest;
 use super::store::{StoreError, write};
 use crate::output::RunError;
+use crate::output::directory::is_same_file;
 use crate::run::Progress;
 
 /// What `nightmill suite infer` came to.
@@ -74,9 +74,7 @@ pub fn infer(
         .filter(|(_, of)| of.result.app_name == request.app && of.result.eval_set_id == set.id)
         .map(|(key, of)| (key, of.result))
         .collect();
-    // Clones of this type, so that one of the trait can be made of it.
-    let hook: Arc<InferenceLog> = Arc::clone(&log);
-    hooks.register("the log of inferences", hook);
+    hooks.register("the log of inferences", log.clone());
     let runtime = crate::run::runtime(request.threads)?;
     let runner = agent.runner(runtime.handle());
     let evaluated = Evaluated {
@@ -159,12 +157,4 @@ fn refuse_as_output(out: &Path, request: &EvalSetRequest) -> Result<(), RunError
         }
     }
     Ok(())
-}
-
-/// Whether two paths are of one file that is there.
-pub(super) fn is_same_file(a: &Path, b: &Path) -> bool {
-    match (a.canonicalize(), b.canonicalize()) {
-        (Ok(a), Ok(b)) => a == b,
-        _ => false,
-    }
 }

@@ -93,18 +93,22 @@ pub(crate) fn read(path: &Path) -> Result<Recorded, FileError> {
     read_lines(&text_of(path)?, path, false)
 }
 
-/// `torn`: the last line may be half written; it is passed over then.
+/// `torn`: lines may be half written, by runs that were killed; what can't be read is passed over then, and of a
+/// repeated line the last counts.
 fn read_lines(text: &str, path: &Path, torn: bool) -> Result<Recorded, FileError> {
     let mut recorded = Recorded::new();
-    let whole = text.ends_with('\n');
-    let lines: Vec<&str> = text.lines().collect();
-    for (at, line) in lines.iter().enumerate() {
-        if line.trim().is_empty() || (torn && !whole && at + 1 == lines.len()) {
+    for (at, line) in text.lines().enumerate() {
+        if line.trim().is_empty() {
             continue;
         }
         let file = format!("{}, line {}", path.display(), at + 1);
-        let value = value_of(line, &file)?;
-        let (run, of) = result_of(value).map_err(|fault| FileError::shape(&file, fault))?;
+        let read = value_of(line, &file)
+            .and_then(|value| result_of(value).map_err(|fault| FileError::shape(&file, fault)));
+        let (run, of) = match read {
+            Ok(read) => read,
+            Err(_) if torn => continue,
+            Err(error) => return Err(error),
+        };
         let key = (run, of.result.eval_id.clone());
         if recorded.contains_key(&key) && !torn {
             let found = format!("`{}` of pass {run} is there already", key.1);
@@ -289,19 +293,13 @@ impl InferenceLog {
             );
             return Err(access(busy));
         }
-        let mut earlier = match log.exists() {
-            true => read_lines(&text_of(&log)?, &log, true)?,
-            false => Recorded::new(),
-        };
+        let text = text_of(&log)?;
+        let mut earlier = read_lines(&text, &log, true)?;
         earlier.retain(|(_, id), of| {
             of.result.status == EvalStatus::Passed && asked.get(id) == Some(&of.asked)
         });
         // A torn last line ends here.
-        let torn = std::fs::read(&log)
-            .map_err(access)?
-            .last()
-            .is_some_and(|b| *b != b'\n');
-        if torn {
+        if !text.is_empty() && !text.ends_with('\n') {
             file.write_all(b"\n").map_err(access)?;
         }
         let log = Arc::new(Self {

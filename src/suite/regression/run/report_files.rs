@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::output::directory::is_same_file;
 use crate::output::{PartialFile, RunError};
 use crate::suite::regression::config::{ReportFormat, SuiteConfig};
 use crate::suite::regression::record::RunRecord;
@@ -87,15 +88,10 @@ impl ReportFiles {
             let mut before = all.iter().take(*at);
             before.any(|other| other == *path)
         });
-        let real = |path: &Path| path.canonicalize().ok();
         let is_taken = |path: &&Path| {
-            let found = real(path);
-            let is_input = inputs.iter().any(|input| real(input) == found);
-            let of_records = path
-                .parent()
-                .and_then(real)
-                .is_some_and(|of| Some(of) == real(records));
-            found.is_some() && (is_input || of_records)
+            let is_input = inputs.iter().any(|input| is_same_file(path, input));
+            let of_records = path.parent().is_some_and(|of| is_same_file(of, records));
+            is_input || (of_records && path.exists())
         };
         if let Some(path) = all.iter().copied().find(|path| is_taken(path)) {
             return Err(RunError::Request(format!(
