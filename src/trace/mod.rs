@@ -8,6 +8,7 @@ mod discover;
 mod document;
 mod duplicates;
 mod epoch;
+pub mod format;
 mod jsonl;
 mod native;
 mod parquet_columns;
