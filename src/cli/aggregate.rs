@@ -67,7 +67,7 @@ pub(super) fn run(mut args: AggregateArgs, config: Option<&Path>) -> Result<Outc
     }
     let request = AggregateRequest {
         paths: args.paths,
-        format: open::format(&job),
+        format: open::own_format(&job)?,
         out: args.out,
         overwrite: job.overwrite,
         map: open::column_map(&job)?,

@@ -10,6 +10,7 @@ mod conversations;
 mod delete;
 mod embed;
 mod idle_flags;
+mod import;
 mod judge;
 mod list;
 mod listing;
@@ -76,6 +77,8 @@ enum Command {
     Judge(judge::JudgeArgs),
     /// Session scores from trace signals that exist already; loads no model
     Aggregate(aggregate::AggregateArgs),
+    /// Make traces of any format into Parquet of nightmill's own columns, or say how they would be read
+    Import(import::ImportArgs),
     /// Write vectors beside the columns of a file
     Embed(embed::EmbedArgs),
     /// Finished runs and their scores over time
@@ -120,6 +123,7 @@ impl Cli {
                 Command::Plan(args) => plan::run(args, config),
                 Command::Judge(args) => judge::run(args, config),
                 Command::Aggregate(args) => aggregate::run(args, config),
+                Command::Import(args) => import::run(args, config),
                 Command::Embed(args) => embed::run(args, config),
                 Command::Runs(args) => runs::run(args, config),
                 Command::Monitor(args) => monitor::run(args, config),

@@ -15,7 +15,7 @@ use crate::output::{Announced, Begun};
 use crate::run::open;
 use crate::run::{CacheChoice, PageWriter, Progress, ScoreRequest, any_match, score};
 use crate::selection::{SamplingRate, SessionFilters, TargetChoice, TargetFilters, TraceFilters};
-use crate::trace::{SourceFormat, discover};
+use crate::trace::SourceFormat;
 
 /// Settings that the record of a monitor has places of its own for, and those that mean nothing to it.
 const NOT_KEPT: [(&str, &str); 8] = [
@@ -194,9 +194,12 @@ impl<'a> Runner<'a> {
 
     fn list(&self, monitor: &Monitor) -> Result<Vec<FileMark>, AnyError> {
         let job = job_of(monitor, self.config)?;
-        let files = discover(&monitor.paths, open::format(&job))?;
-        let mut marks = Vec::with_capacity(files.len());
-        for file in files {
+        let found = open::found(&job, &monitor.paths)?;
+        let mut marks = Vec::with_capacity(found.native.len() + found.foreign.len());
+        for file in found.foreign {
+            marks.push(FileMark::of(file.path)?);
+        }
+        for file in found.native {
             let rows = match file.format {
                 SourceFormat::Parquet => rows_of(&file.path),
                 SourceFormat::JsonLines => None,

@@ -112,10 +112,8 @@ impl RequestRecord {
 }
 
 fn recorded(files: &[SourceFile]) -> Vec<RecordedFile> {
-    let files = files.iter();
-    files
-        .filter_map(|file| RecordedFile::of(&file.path))
-        .collect()
+    let files = files.iter().flat_map(SourceFile::given);
+    files.filter_map(|path| RecordedFile::of(path)).collect()
 }
 
 #[cfg(test)]

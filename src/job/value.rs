@@ -8,7 +8,8 @@ use super::pairs::{split_numbers, split_pairs};
 use crate::judge::{Policy, Protocol, Temperature};
 use crate::question::WhenTooLong;
 use crate::text::TextMode;
-use crate::trace::{EpochUnit, OnBadFile, SourceFormat};
+use crate::trace::format::{self, Choice};
+use crate::trace::{EpochUnit, OnBadFile};
 
 /// How a setting is written on a command line and in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,9 +207,20 @@ macro_rules! choices {
     };
 }
 
-/// Which files to read of a folder; none for all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileFormat(pub Option<SourceFormat>);
+/// Which format files are in.
+#[derive(Clone, Copy, Debug)]
+pub struct FileFormat(pub Choice);
+
+impl FromText for FileFormat {
+    const CHOICES: &'static [&'static str] = format::CHOICES;
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        match Choice::named(text) {
+            Some(choice) => Ok(Self(choice)),
+            None => Err(format!("choose {}", format::CHOICES.join(" or "))),
+        }
+    }
+}
 
 /// Whether a session without evaluable trace has a score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,11 +240,6 @@ pub struct DeviceName(pub &'static str);
 pub struct PrecisionName(pub &'static str);
 
 choices! {
-    FileFormat {
-        "auto" => Self(None),
-        "parquet" => Self(Some(SourceFormat::Parquet)),
-        "jsonl" => Self(Some(SourceFormat::JsonLines)),
-    }
     EpochUnit {
         "s" => Self::Seconds,
         "ms" => Self::Millis,

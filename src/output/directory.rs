@@ -423,6 +423,11 @@ impl PartialFile {
         ))
     }
 
+    /// Where it is while it is made.
+    pub fn path(&self) -> &Path {
+        &self.partial
+    }
+
     /// Makes the file visible under its name.
     ///
     /// # Errors

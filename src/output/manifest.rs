@@ -199,9 +199,10 @@ pub(crate) fn write<'f>(
     counts: Value,
 ) -> Result<(), RunError> {
     let inputs: Vec<Value> = files
-        .map(|file| {
-            let bytes = std::fs::metadata(&file.path).map(|m| m.len()).ok();
-            json!({ "path": file.path.display().to_string(), "bytes": bytes })
+        .flat_map(SourceFile::given)
+        .map(|path| {
+            let bytes = std::fs::metadata(path).map(|m| m.len()).ok();
+            json!({ "path": path.display().to_string(), "bytes": bytes })
         })
         .collect();
     let mut manifest = json!({

@@ -18,6 +18,9 @@ pub fn text(summary: &Summary, paint: Paint) -> String {
     let mut out = String::new();
     // Writing to a String can't fail.
     let _ = write_counts(&mut out, summary);
+    for note in &summary.input_notes {
+        let _ = writeln!(out, "{note}");
+    }
     let _ = write_metrics(&mut out, summary, paint);
     let _ = write_judges(&mut out, summary);
     let _ = write_conversations(&mut out, summary);

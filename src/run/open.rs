@@ -16,9 +16,11 @@ pub use judges::{judge_model, ledger, named, prices, questions, sample_seed, sui
 
 use crate::job::{Given, Job, NoEvidence, RequestRecord, SettingsError};
 use crate::metric::{ALL, CONVERSATION, Gate, Rules, SignalWeights};
+use crate::run::inputs::text_mode;
 use crate::run::{
-    CacheChoice, EngineRequest, JudgeRequest, PageWriter, ScoreRequest, TurnsRequest,
+    CacheChoice, EngineRequest, ImportRequest, JudgeRequest, PageWriter, ScoreRequest, TurnsRequest,
 };
+use crate::trace::format::{self, Choice, Found};
 use crate::trace::{ColumnMap, OnBadFile, SourceFormat};
 
 /// An error message about settings.
@@ -179,17 +181,18 @@ pub fn score(
     report: Option<PageWriter>,
 ) -> Result<ScoreRequest, SettingsError> {
     local_paths(&paths)?;
-    let rules = rules(job)?;
+    let mut rules = rules(job)?;
+    let found = found(job, &paths)?;
+    rules.text_mode = text_mode(job.text_mode, &found).map_err(SettingsError)?;
     let judge = judges::judge(job, &rules)?;
     Ok(ScoreRequest {
         name: None,
         monitor_id: None,
         metric_names: rules.metrics.clone(),
         record: record(job, &paths, &rules, judge.as_ref()),
-        paths,
+        found,
         out,
         overwrite: false,
-        format: format(job),
         map: column_map(job)?,
         on_bad_file: on_bad_file(job),
         signals: job.signals.clone(),
@@ -239,7 +242,7 @@ pub fn turns(given: Given, tables: Tables, out: PathBuf) -> Result<TurnsRequest,
         return wrong("name a judge with --judge, as in --judge openai/gpt-4o-mini".into());
     };
     Ok(TurnsRequest {
-        format: format(job),
+        format: own_format(job)?,
         on_bad_file: on_bad_file(job),
         out,
         overwrite: false,
@@ -271,9 +274,57 @@ fn record(
     RequestRecord::new(paths, given.recorded())
 }
 
-/// Which files to read.
-pub fn format(job: &Job) -> Option<SourceFormat> {
-    job.format.and_then(|format| format.0)
+/// The files behind paths, in whatever format.
+///
+/// # Errors
+/// [`SettingsError`] for a path that leads nowhere, and a file whose format is not known.
+pub fn found(job: &Job, paths: &[String]) -> Result<Found, SettingsError> {
+    let choice = job.format.map_or(Choice::Auto, |format| format.0);
+    // Whoever says which columns are what has not exported from a system whose columns are known.
+    let mapped = [
+        job.map.is_some(),
+        job.json_columns.is_some(),
+        job.text_columns.is_some(),
+        job.time_unit.is_some(),
+    ];
+    format::found(paths, choice, mapped.contains(&true)).map_err(|e| SettingsError(e.to_string()))
+}
+
+/// An import of these files into `out`.
+///
+/// # Errors
+/// [`SettingsError`] if files of nightmill's own columns are among them: there is nothing to import.
+pub fn import(job: &Job, found: Found, out: PathBuf) -> Result<ImportRequest, SettingsError> {
+    if let Some(own) = found.native.first() {
+        return wrong(format!(
+            "`{}`: no other format claims this file, so that there is nothing to import; score reads it as it is, with --map \
+             where its columns have other names. If it is in a format that is known, name it with --format",
+            own.path.display()
+        ));
+    }
+    Ok(ImportRequest {
+        found,
+        out,
+        overwrite: job.overwrite,
+        text_mode: job.text_mode.unwrap_or(crate::text::TextMode::Content),
+        on_bad_file: on_bad_file(job),
+        memory: job.memory_limit.map_or(2 << 30, |bytes| bytes.get()) / 4,
+    })
+}
+
+/// Which files to read, for commands that read nightmill's own columns alone.
+///
+/// # Errors
+/// [`SettingsError`] if another format is named.
+pub fn own_format(job: &Job) -> Result<Option<SourceFormat>, SettingsError> {
+    match job.format.map_or(Choice::Auto, |format| format.0) {
+        Choice::Auto => Ok(None),
+        Choice::Native(format) => Ok(Some(format)),
+        Choice::Foreign(format) => wrong(format!(
+            "--format {}: this command reads nightmill's own columns; make them with `nightmill import`",
+            format.name
+        )),
+    }
 }
 
 /// What to do about unreadable files.

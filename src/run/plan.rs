@@ -12,6 +12,7 @@ use crate::judge::{Price, Usage, follow};
 use crate::metric::JudgedMetric;
 use crate::output::RunError;
 use crate::run::engine::runtime;
+use crate::run::inputs::inputs;
 use crate::run::judging::request::JudgeRequest;
 use crate::run::judging::trace_evidence::trace_evidence;
 use crate::run::judging::traces;
@@ -19,7 +20,6 @@ use crate::run::plan::turns::{PlannedTables, plan_conversations};
 use crate::run::signals_file::GivenSignals;
 use crate::run::stages::Passes;
 use crate::run::{ScoreRequest, load_service, stages};
-use crate::trace::discover;
 
 /// What a metric would ask.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -74,8 +74,8 @@ pub(crate) const USUAL_REPLY_TOKENS: u64 = 200;
 /// [`RunError`]. Nothing is sent, no key is needed, and no run directory is made.
 pub fn plan(request: &ScoreRequest, judge: &JudgeRequest) -> Result<PlanSummary, RunError> {
     let metrics = traces::judged_metrics(&request.rules);
-    let files = discover(&request.paths, request.format)?;
     let work = tempfile::tempdir().map_err(|e| RunError::write(&std::env::temp_dir(), e))?;
+    let files = inputs(request, work.path())?.files;
     let runtime = runtime(request.engine.threads)?;
     let given = match &request.signals {
         Some(path) => runtime.block_on(GivenSignals::read(path))?,

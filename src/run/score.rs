@@ -1,6 +1,6 @@
 //! `nightmill score`: the main job.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -15,15 +15,15 @@ use crate::job::RequestRecord;
 use crate::metric::{ALL, CONVERSATION, Rules};
 use crate::model::Model;
 use crate::output::{Distributions, RunDirectory, RunError, manifest};
+use crate::run::inputs::inputs;
 use crate::run::judging::request::JudgeRequest;
 use crate::run::judging::traces;
 use crate::run::stages::Passes;
 use crate::run::{retry_conversations, stages};
 use crate::selection::TargetChoice;
 use crate::summary::{PageFacts, ShownSession, Summary};
-use crate::trace::{
-    ColumnMap, OnBadFile, Quarantine, SourceFile, SourceFormat, TraceColumns, TraceSource, discover,
-};
+use crate::trace::format::Found;
+use crate::trace::{ColumnMap, OnBadFile, Quarantine, SourceFile, TraceColumns, TraceSource};
 
 /// Renders report.html from what a run came to, or says what is wrong with its template.
 pub type PageWriter = fn(&PageFacts, &Rules, &Summary, &[ShownSession]) -> Result<String, String>;
@@ -31,14 +31,12 @@ pub type PageWriter = fn(&PageFacts, &Rules, &Summary, &[ShownSession]) -> Resul
 /// A validated request.
 #[derive(Clone, Debug)]
 pub struct ScoreRequest {
-    /// Files, folders and globs.
-    pub paths: Vec<String>,
+    /// The files of the traces.
+    pub found: Found,
     /// The run directory to make.
     pub out: PathBuf,
     /// Replace an existing run directory.
     pub overwrite: bool,
-    /// Read only files of this format.
-    pub format: Option<SourceFormat>,
     /// Column names and JSON columns.
     pub map: ColumnMap,
     /// What to do about unreadable files.
@@ -139,7 +137,25 @@ fn make(
 ) -> Result<(Summary, PathBuf), RunError> {
     progress.enter("opening files");
     request.engine.check()?;
-    let files = discover(&request.paths, request.format)?;
+    // No run may replace what it was given.
+    let mut given_files: Vec<PathBuf> = request.found.originals().map(Path::to_owned).collect();
+    given_files.extend(request.signals.as_ref().map(PathBuf::from));
+    given_files.extend(request.engine.model.clone());
+    given_files.extend(request.judge.as_ref().map(|judge| judge.ledger.clone()));
+    let directory = || RunDirectory::create(&request.out, request.overwrite, &given_files);
+    // Files that have to be made are made in the run's own directory: that there is room for it is known before.
+    let early = match request.found.foreign.is_empty() {
+        true => None,
+        false => Some(directory()?),
+    };
+    if early.is_some() {
+        progress.enter("reading other formats");
+    }
+    let opened = inputs(
+        request,
+        &early.as_ref().map(RunDirectory::work).unwrap_or_default(),
+    )?;
+    let files = opened.files;
     let mut record = request.record.clone();
     record.report = request.report.is_some();
     record.targets.clone_from(&request.targets);
@@ -166,13 +182,8 @@ fn make(
         // A retry reads texts as its run did.
         source.check_texts()?;
     }
-    // Also files that were set aside: no run may replace what it was given.
-    let mut inputs: Vec<PathBuf> = files.iter().map(|file| file.path.clone()).collect();
     // Files that were set aside have no part in anything that follows.
     let files: Vec<SourceFile> = source.files().cloned().collect();
-    inputs.extend(request.signals.as_ref().map(PathBuf::from));
-    inputs.extend(request.engine.model.clone());
-    inputs.extend(request.judge.as_ref().map(|judge| judge.ledger.clone()));
     // Providers, keys and the ledger are checked before anything takes time.
     let judges = traces::judged_metrics(rules);
     let judge = match &request.judge {
@@ -181,7 +192,7 @@ fn make(
         }
         _ => None,
     };
-    let run = RunDirectory::create(&request.out, request.overwrite, &inputs)?;
+    let run = early.map_or_else(directory, Ok)?;
     let documents = Arc::new(stages::documents(request, files.clone())?);
     let targets = stages::targets(request, &documents)?;
     let nothing = targets.as_ref().is_some_and(|targets| targets.is_empty());
@@ -301,6 +312,12 @@ fn make(
             counts,
         )?
     };
+    summary.input_notes.clone_from(&opened.notes);
+    opened
+        .set_aside
+        .sorted()
+        .into_iter()
+        .for_each(|entry| quarantine.add(entry));
     set_aside(&run, &quarantine, &mut summary)?;
     if let Some(page) = request.report {
         let worst = worst::read(&run, &source, &summary.worst_sessions, rules)?;
@@ -366,7 +383,8 @@ fn write_report(
         device: model.map_or_else(|| "none".into(), |model| model.encoder.device()),
         inputs: source
             .files()
-            .map(|f| f.path.display().to_string())
+            .flat_map(SourceFile::given)
+            .map(|path| path.display().to_string())
             .collect(),
         signals: request.signals.clone(),
     };

@@ -14,7 +14,7 @@ use crate::selection::{
     Ids, Ranking, SessionFilters, SessionTally, TargetChoice, TargetFilters, TraceFacts,
     sample_of_sessions,
 };
-use crate::trace::{DocumentSource, RepeatedIds, SessionKey, TraceError, discover};
+use crate::trace::{DocumentSource, RepeatedIds, SessionKey, TraceError};
 
 /// The traces of the targets that a choice takes.
 ///
@@ -82,10 +82,11 @@ pub fn any_match(
     request: &ScoreRequest,
     among: &[PathBuf],
 ) -> Result<bool, RunError> {
-    if filters.take_all() {
+    // Spans of a trace may be in any of the files of another format: which trace is new can't be told by one of them.
+    if filters.take_all() || !request.found.foreign.is_empty() {
         return Ok(!among.is_empty());
     }
-    let files = discover(&request.paths, request.format)?;
+    let files = request.found.native.clone();
     let changed = files.iter().filter(|file| among.contains(&file.path));
     let changed = DocumentSource::new(
         changed.cloned().collect(),

@@ -17,6 +17,9 @@ pub(crate) use page::{ShownLoop, ShownTrace};
 /// Everything a run says about itself.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Summary {
+    /// What there is to say of files of other formats, a line each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub input_notes: Vec<String>,
     /// Files read.
     pub files: u64,
     /// Rows seen: traces + merged duplicates + quarantined + left out. Where conversations come from a table of turns, rows of turns

@@ -8,6 +8,7 @@ use globset::GlobBuilder;
 use walkdir::WalkDir;
 
 use super::TraceError;
+use super::format::may_be_foreign;
 
 /// How a file's bytes are laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +20,7 @@ pub enum SourceFormat {
 }
 
 impl SourceFormat {
-    fn of_extension(path: &Path) -> Option<Self> {
+    pub(super) fn of_extension(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
             "parquet" | "parq" | "pq" => Some(Self::Parquet),
             "jsonl" | "ndjson" => Some(Self::JsonLines),
@@ -37,6 +38,18 @@ pub struct SourceFile {
     pub format: SourceFormat,
     /// Values that its folders' names carry (`date=2026-11-20`), outermost first.
     pub partition: Vec<(String, String)>,
+    /// The files that it was made of; none if it is what was given.
+    pub origins: Vec<PathBuf>,
+}
+
+impl SourceFile {
+    /// What was given: the file itself, or the files that it was made of.
+    pub fn given(&self) -> &[PathBuf] {
+        match self.origins.as_slice() {
+            [] => std::slice::from_ref(&self.path),
+            origins => origins,
+        }
+    }
 }
 
 /// Finds the files behind `paths` (files, folders, globs), sorted by path; a file named twice is
@@ -66,6 +79,78 @@ pub fn discover(
     }
     // In the order of the files' real paths: how a path was spelled changes nothing.
     Ok(found.into_values().collect())
+}
+
+/// All files behind `paths` that may hold traces in any format, sorted by path, and whether each was named on its own (or by
+/// a glob) rather than found in a folder. Their `format` is what name and first bytes say, JSON Lines if nothing does.
+///
+/// # Errors
+/// [`TraceError::Path`] for a path that leads nowhere or can't be read.
+pub(super) fn all_files(paths: &[String]) -> Result<Vec<(SourceFile, bool)>, TraceError> {
+    let mut found: BTreeMap<PathBuf, (SourceFile, bool)> = BTreeMap::new();
+    let mut add = |given: &str, path: &Path, named: bool| {
+        let file = SourceFile {
+            path: path.to_owned(),
+            format: format_of(path).map_err(|e| failed(given, e))?,
+            partition: partition_of(path),
+            origins: Vec::new(),
+        };
+        let whole = path.canonicalize().map_err(|e| failed(given, e))?;
+        found.entry(whole).or_insert((file, named)).1 |= named;
+        Ok::<(), TraceError>(())
+    };
+    for given in paths {
+        let path = Path::new(given);
+        if path.is_dir() {
+            for file in walked(given, path)? {
+                add(given, &file, false)?;
+            }
+        } else if is_glob(given) && !path.exists() {
+            let (matched, folders) = globbed(given)?;
+            for file in matched {
+                add(given, &file, true)?;
+            }
+            for folder in folders {
+                for file in walked(given, &folder)? {
+                    add(given, &file, false)?;
+                }
+            }
+        } else {
+            let kind = std::fs::metadata(path).map_err(|e| failed(given, e))?;
+            if !kind.is_file() {
+                return Err(failed(given, "neither a file nor a folder"));
+            }
+            add(given, path, true)?;
+        }
+    }
+    Ok(found.into_values().collect())
+}
+
+/// Files of a folder that may hold traces.
+fn walked(given: &str, folder: &Path) -> Result<Vec<PathBuf>, TraceError> {
+    let mut files = Vec::new();
+    for entry in visible_entries(folder) {
+        let entry = entry.map_err(|e| failed(given, e))?;
+        let path = entry.path();
+        let known = SourceFormat::of_extension(path).is_some() || may_be_foreign(path);
+        if entry.file_type().is_file() && known {
+            files.push(entry.into_path());
+        }
+    }
+    Ok(files)
+}
+
+/// What name and first bytes say; JSON Lines if they say nothing.
+fn format_of(path: &Path) -> std::io::Result<SourceFormat> {
+    if let Some(format) = SourceFormat::of_extension(path) {
+        return Ok(format);
+    }
+    let mut first = [0u8; 4];
+    let count = std::fs::File::open(path)?.read(&mut first)?;
+    Ok(match first[..count] == *b"PAR1" {
+        true => SourceFormat::Parquet,
+        false => SourceFormat::JsonLines,
+    })
 }
 
 fn failed(given: &str, problem: impl ToString) -> TraceError {
@@ -101,6 +186,15 @@ fn single(
         path: path.to_owned(),
         format,
         partition: partition_of(path),
+        origins: Vec::new(),
+    })
+}
+
+/// What is in a folder and below, without hidden names and those that begin with `_`.
+fn visible_entries(folder: &Path) -> impl Iterator<Item = walkdir::Result<walkdir::DirEntry>> {
+    let walk = WalkDir::new(folder).follow_links(true).sort_by_file_name();
+    walk.into_iter().filter_entry(|entry| {
+        entry.depth() == 0 || !entry.file_name().to_string_lossy().starts_with(['.', '_'])
     })
 }
 
@@ -110,14 +204,7 @@ fn in_folder(
     format: Option<SourceFormat>,
 ) -> Result<Vec<SourceFile>, TraceError> {
     let mut files = Vec::new();
-    let walk = WalkDir::new(folder)
-        .follow_links(true)
-        .sort_by_file_name()
-        .into_iter();
-    let visible = |entry: &walkdir::DirEntry| {
-        entry.depth() == 0 || !entry.file_name().to_string_lossy().starts_with(['.', '_'])
-    };
-    for entry in walk.filter_entry(visible) {
+    for entry in visible_entries(folder) {
         let entry = entry.map_err(|e| failed(given, e))?;
         let known = SourceFormat::of_extension(entry.path());
         if let (true, Some(known)) = (entry.file_type().is_file(), known)
@@ -128,6 +215,7 @@ fn in_folder(
                 path: entry.into_path(),
                 format: known,
                 partition,
+                origins: Vec::new(),
             });
         }
     }
@@ -138,6 +226,19 @@ fn in_folder(
 }
 
 fn matching(given: &str, format: Option<SourceFormat>) -> Result<Vec<SourceFile>, TraceError> {
+    let (matched, folders) = globbed(given)?;
+    let mut files = Vec::new();
+    for folder in folders {
+        files.extend(in_folder(given, &folder, format)?);
+    }
+    for path in matched {
+        files.push(single(&path.to_string_lossy(), &path, format)?);
+    }
+    Ok(files)
+}
+
+/// The files and folders that a glob matches; one of both at least.
+fn globbed(given: &str) -> Result<(Vec<PathBuf>, Vec<PathBuf>), TraceError> {
     // `./x`, `x//y` and `x/./y` are spellings of what the walk calls `x` and `x/y`.
     let pattern: PathBuf = Path::new(given)
         .components()
@@ -157,7 +258,7 @@ fn matching(given: &str, format: Option<SourceFormat>) -> Result<Vec<SourceFile>
     if base.as_os_str().is_empty() {
         base = PathBuf::from(".");
     }
-    let mut files = Vec::new();
+    let (mut files, mut folders) = (Vec::new(), Vec::new());
     for entry in WalkDir::new(&base).follow_links(true).sort_by_file_name() {
         let entry = entry.map_err(|e| failed(given, e))?;
         let path = entry.path();
@@ -166,18 +267,19 @@ fn matching(given: &str, format: Option<SourceFormat>) -> Result<Vec<SourceFile>
         } else {
             path
         };
-        if glob.is_match(path) {
-            if entry.file_type().is_dir() {
-                files.extend(in_folder(given, entry.path(), format)?);
-            } else if entry.file_type().is_file() {
-                files.push(single(&path.to_string_lossy(), path, format)?);
-            }
+        if !glob.is_match(path) {
+            continue;
+        }
+        if entry.file_type().is_dir() {
+            folders.push(entry.path().to_owned());
+        } else if entry.file_type().is_file() {
+            files.push(path.to_owned());
         }
     }
-    if files.is_empty() {
-        return Err(failed(given, "no file matches this glob"));
+    match files.is_empty() && folders.is_empty() {
+        true => Err(failed(given, "no file matches this glob")),
+        false => Ok((files, folders)),
     }
-    Ok(files)
 }
 
 /// The values in a path's folder names, Hive style.

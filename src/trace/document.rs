@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use super::TraceError;
 use super::discover::{SourceFile, SourceFormat};
 use super::duplicates::RepeatedIds;
+use super::format::NativeTexts;
 use super::jsonl::{self, Wanted};
 use super::parquet_file::{Cells, ParquetFile};
 use super::schema::{ColumnMap, TraceColumns};
@@ -208,9 +209,20 @@ impl DocumentSource {
             .iter()
             .map(|name| self.map.column(name))
             .collect();
+        let texts = parquet.texts();
         let row = |row: u64, value: &Cells<'_>| {
             // A cell that can't become a value reads as missing.
-            found(row, &mut |column| value(column)?.ok().map(Value::from))
+            found(row, &mut |column| {
+                let value = value(column)?.ok().map(Value::from)?;
+                Some(match (column, texts) {
+                    (_, None) => value,
+                    ("spans", _) => with_documents(value),
+                    ("input" | "output" | "expected", Some(NativeTexts::Documents)) => {
+                        document_of(value)
+                    }
+                    _ => value,
+                })
+            })
         };
         parquet.read_values(&columns, rows, row, |e| self.broken(e))
     }
@@ -313,6 +325,35 @@ pub(super) fn parsed(text: String) -> Value {
         Ok(json @ (Json::Array(_) | Json::Object(_))) => json.into(),
         _ => Value::String(text),
     }
+}
+
+/// A text that is a JSON object or list as that; JSON text of a text as the text.
+fn document_of(value: Value) -> Value {
+    match value {
+        Value::String(text) => match serde_json::from_str::<Value>(&text) {
+            Ok(document) => document,
+            Err(_) => parsed(text),
+        },
+        value => value,
+    }
+}
+
+/// Spans whose inputs and outputs are the documents that their texts hold.
+fn with_documents(mut spans: Value) -> Value {
+    for span in spans.as_array_mut().into_iter().flatten() {
+        for member in ["input", "output"] {
+            if let Some(value) = span.get_mut(member)
+                && let Value::String(text) = value
+            {
+                *value = parsed(std::mem::take(text));
+            }
+        }
+        // What a span does not have is not shown.
+        if let Some(members) = span.as_object_mut() {
+            members.retain(|_, value| !value.is_null());
+        }
+    }
+    spans
 }
 
 /// Folds a later row of the same trace into its document (as in PandaProbe): its name and status stand, also where

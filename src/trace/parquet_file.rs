@@ -22,6 +22,7 @@ use parquet::file::metadata::{FileMetaData, ParquetMetaData, ParquetMetaDataRead
 use super::TraceError;
 use super::cells::{Moment, Row, TextCell, moment_of_text};
 use super::epoch::EpochUnit;
+use super::format::NativeTexts;
 use super::native;
 use super::parquet_columns::{FoundColumns, as_bytes, find_columns};
 use super::schema::{ColumnMap, TextEncoding, TraceColumns};
@@ -33,6 +34,7 @@ pub(super) struct ParquetFile {
     metadata: ArrowReaderMetadata,
     columns: FoundColumns,
     time_unit: Option<EpochUnit>,
+    texts: Option<NativeTexts>,
 }
 
 fn broken(path: &Path, problem: impl std::fmt::Display) -> TraceError {
@@ -93,7 +95,11 @@ impl ParquetFile {
         )
         .or_else(|_| parquet::arrow::parquet_to_arrow_schema(facts.schema_descr(), None))
         .map_err(bad)?;
-        let (schema, json) = as_bytes(facts.schema_descr()).map_err(bad)?;
+        let (schema, mut json) = as_bytes(facts.schema_descr()).map_err(bad)?;
+        let texts = NativeTexts::of(facts);
+        if texts == Some(NativeTexts::Documents) {
+            json.extend(["input", "output", "expected"].map(str::to_owned));
+        }
         let plain = parquet::arrow::parquet_to_arrow_schema(&schema, None).map_err(bad)?;
         let fields: Vec<Field> = plain
             .fields()
@@ -123,13 +129,31 @@ impl ParquetFile {
         let rebuilt = ParquetMetaData::new(rebuilt, metadata.row_groups().to_vec());
         let options = ArrowReaderOptions::new().with_schema(Arc::clone(&arrow_schema));
         let metadata = ArrowReaderMetadata::try_new(Arc::new(rebuilt), options).map_err(bad)?;
-        let columns = find(&arrow_schema, &json)?;
+        let mut columns = find(&arrow_schema, &json)?;
+        if texts == Some(NativeTexts::Said) {
+            let found = [
+                &mut columns.input,
+                &mut columns.output,
+                &mut columns.expected,
+            ];
+            for (_, encoding) in found.into_iter().flatten() {
+                if *encoding == TextEncoding::Text {
+                    *encoding = TextEncoding::Said;
+                }
+            }
+        }
         Ok(Self {
             path: path.to_owned(),
             metadata,
             columns,
             time_unit: None,
+            texts,
         })
+    }
+
+    /// What the texts hold, where nightmill wrote the file from another format.
+    pub fn texts(&self) -> Option<NativeTexts> {
+        self.texts
     }
 
     /// Whether any wanted signal is a column of this file.

@@ -77,6 +77,8 @@ impl TraceColumns {
 pub enum TextEncoding {
     /// Plain text, even if it looks like JSON.
     Text,
+    /// Plain text, and the file says so.
+    Said,
     /// Every cell is a JSON document.
     Json,
     /// Structs, lists and primitives, turned into JSON values.

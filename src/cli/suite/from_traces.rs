@@ -60,7 +60,7 @@ pub(super) fn run(args: FromTracesArgs, config: Option<&Path>) -> Result<Outcome
     open::local_paths(&args.paths)?;
     let request = FromTracesRequest {
         paths: args.paths,
-        format: open::format(&job),
+        format: open::own_format(&job)?,
         map: open::column_map(&job)?,
         on_bad_file: open::on_bad_file(&job),
         sets: args.patterns.sets(&args.out)?,

@@ -2,13 +2,25 @@
 //! traces and spans. What a document is depends on the file: a row of Parquet or CSV (an object by column name), a line of
 //! JSON Lines, or a whole JSON file.
 
+mod assemble;
+mod canonical;
+mod convert;
+mod documents;
+mod gather;
 mod parts;
+mod recognise;
 pub(crate) mod said;
 pub(crate) mod values;
 
+pub use convert::{Converted, convert};
 pub use parts::{Call, Parts, Payload, SpanFacts, TraceFacts, kind};
+pub use recognise::{Choice, ForeignFile, Found, NativeTexts, found};
+
+pub(super) use recognise::may_be_foreign;
 
 use serde_json::Value;
+
+use super::SourceFormat;
 
 /// The first document of a file, by which its format is recognised.
 #[derive(Clone, Copy, Debug)]
@@ -52,9 +64,46 @@ pub struct Format {
     pub recognise: fn(&Sample<'_>) -> Option<String>,
     /// Reads one document. The message of an error says what is wrong, not where: the caller knows file and row.
     pub read: fn(Value, &Place<'_>, &mut Parts) -> Result<(), String>,
+    /// The same of the document's bytes, where that is faster.
+    pub read_bytes: Option<fn(&[u8], &Place<'_>, &mut Parts) -> Result<(), String>>,
     /// Canonical column and where it comes from, for `--explain`.
     pub mapping: &'static [(&'static str, &'static str)],
 }
 
 /// All formats.
 pub static FORMATS: &[&Format] = &[];
+
+/// The format of that name.
+pub fn find(name: &str) -> Option<&'static Format> {
+    FORMATS.iter().copied().find(|format| format.name == name)
+}
+
+/// The names that `--format` takes: those of [`FORMATS`] after nightmill's own.
+pub const CHOICES: &[&str] = &["auto", "parquet", "jsonl"];
+
+impl Choice {
+    /// The choice of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "auto" => Some(Self::Auto),
+            "parquet" => Some(Self::Native(SourceFormat::Parquet)),
+            "jsonl" => Some(Self::Native(SourceFormat::JsonLines)),
+            name => find(name).map(Self::Foreign),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_format_can_be_named() {
+        let own = ["auto", "parquet", "jsonl"].into_iter();
+        let all: Vec<&str> = own
+            .chain(FORMATS.iter().map(|format| format.name))
+            .collect();
+        assert_eq!(CHOICES, all);
+        assert!(all.iter().all(|name| Choice::named(name).is_some()));
+    }
+}

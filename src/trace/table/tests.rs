@@ -16,6 +16,7 @@ fn source(folder: &Path, lines: &str) -> Result<(TableSource, Arc<Quarantine>), 
         path,
         format: SourceFormat::JsonLines,
         partition: vec![("text".into(), "of the folder".into())],
+        origins: Vec::new(),
     };
     let quarantine = Arc::new(Quarantine::default());
     let opened = TableSource::open(

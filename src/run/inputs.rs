@@ -1,0 +1,106 @@
+//! The files of a run, ready to be read: files of other formats are made into files of nightmill's own columns first.
+
+use std::path::{Path, PathBuf};
+
+use crate::output::RunError;
+use crate::run::ScoreRequest;
+use crate::trace::format::{NativeTexts, convert};
+use crate::trace::{Quarantine, SourceFile};
+
+/// What a run reads.
+pub(super) struct Inputs {
+    /// Files of nightmill's own columns.
+    pub files: Vec<SourceFile>,
+    /// What there is to say of files of other formats.
+    pub notes: Vec<String>,
+    /// Documents of theirs that could not be read.
+    pub set_aside: Quarantine,
+}
+
+/// The files of a request; `work` is a folder for those that have to be made.
+///
+/// # Errors
+/// [`RunError`] for a file that can't be read, and for a disk that can't be written to.
+pub(super) fn inputs(request: &ScoreRequest, work: &Path) -> Result<Inputs, RunError> {
+    let found = &request.found;
+    let mut inputs = Inputs {
+        files: found.native.clone(),
+        notes: Vec::new(),
+        set_aside: Quarantine::default(),
+    };
+    if !found.passed_over.is_empty() {
+        inputs.notes.push(passed_over(&found.passed_over));
+    }
+    if found.foreign.is_empty() {
+        return Ok(inputs);
+    }
+    let folder = work.join("converted");
+    std::fs::create_dir_all(&folder).map_err(|e| RunError::write(&folder, e))?;
+    let target = folder.join("traces.parquet");
+    let converted = convert(
+        &found.foreign,
+        &target,
+        &folder,
+        request.rules.text_mode,
+        request.engine.memory_limit / 4,
+        request.on_bad_file,
+        &inputs.set_aside,
+    )?;
+    inputs.notes.extend(converted.lines);
+    inputs.files.extend(converted.file);
+    Ok(inputs)
+}
+
+/// Files of a folder that no format claims.
+fn passed_over(files: &[PathBuf]) -> String {
+    let named: Vec<String> = files
+        .iter()
+        .take(3)
+        .map(|file| file.display().to_string())
+        .collect();
+    let more = match files.len() {
+        0..=3 => String::new(),
+        all => format!(" and {} more", all - 3),
+    };
+    let was = if files.len() == 1 {
+        "file was"
+    } else {
+        "files were"
+    };
+    let count = files.len();
+    format!(
+        "{count} {was} passed over, in no format that is known: {}{more}",
+        named.join(", ")
+    )
+}
+
+/// The text mode of a run: as given, else what files of other formats are embedded by.
+///
+/// # Errors
+/// What to do, where files would be read in two modes, or hold no documents any more.
+pub(super) fn text_mode(
+    given: Option<crate::text::TextMode>,
+    found: &crate::trace::format::Found,
+) -> Result<crate::text::TextMode, String> {
+    use crate::text::TextMode;
+    let said = found.texts == Some(NativeTexts::Said);
+    if said && given == Some(TextMode::Compat) {
+        return Err(
+            "--text-mode compat: these files were imported with what was said alone; import them again with --text-mode \
+             compat"
+                .into(),
+        );
+    }
+    let recognised = said || !found.foreign.is_empty();
+    let others = !found.native.is_empty() && !said;
+    match given {
+        Some(mode) => Ok(mode),
+        None if recognised && others => Err(
+            "files of nightmill's own columns and of other formats are read together; say with --text-mode how: content \
+             embeds what was said, compat whole documents"
+                .into(),
+        ),
+        None if recognised => Ok(TextMode::Content),
+        None => Ok(TextMode::default()),
+    }
+}

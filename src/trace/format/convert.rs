@@ -1,0 +1,313 @@
+//! From files of other formats to Parquet files of nightmill's own columns.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use rayon::prelude::*;
+
+use super::assemble::{Assembled, Notes};
+use super::canonical::{self, DOCUMENT, SAID, TEXT};
+use super::documents::{self, Document};
+use super::gather::Gatherer;
+use super::{ForeignFile, Format, Parts, Place};
+use crate::text::TextMode;
+use crate::trace::{
+    Code, OnBadFile, Quarantine, QuarantinedRows, SourceFile, SourceFormat, TraceError,
+};
+
+/// Rows of a row group of converted traces: texts are long.
+const ROWS_PER_GROUP: usize = 8192;
+/// Traces written at once.
+const ROWS_PER_BATCH: usize = 1024;
+
+/// What a conversion came to.
+#[derive(Clone, Debug, Default)]
+pub struct Converted {
+    /// The file that was made, with the files that it was made of; none if no trace was found.
+    pub file: Option<SourceFile>,
+    /// Documents read.
+    pub documents: u64,
+    /// Bytes read, as stored.
+    pub bytes: u64,
+    /// Lines for people: how many traces and spans, and what is odd about them.
+    pub lines: Vec<String>,
+    /// Traces made.
+    pub traces: u64,
+}
+
+/// Converts files into `target`. Documents that can't be read go to the quarantine; `work` is for what does not fit into
+/// `most_bytes` of memory.
+///
+/// # Errors
+/// [`TraceError::File`] for a file that can't be read, unless such files are passed over, and for a disk that is full.
+pub fn convert(
+    files: &[ForeignFile],
+    target: &Path,
+    work: &Path,
+    mode: TextMode,
+    most_bytes: usize,
+    on_bad_file: OnBadFile,
+    quarantine: &Quarantine,
+) -> Result<Converted, TraceError> {
+    let mut gatherer = Gatherer::new(work, most_bytes);
+    let mut converted = Converted::default();
+    for file in files {
+        let mut read = |first: u64, portion: Vec<Document>| {
+            converted.documents += portion.len() as u64;
+            let parts = read_portion(file, first, portion, quarantine);
+            parts
+                .into_iter()
+                .try_for_each(|parts| gatherer.add(parts))
+                .map_err(|e| disk(work, &e))
+        };
+        let done = documents::read(&file.path, file.container, file.format.array, &mut read);
+        converted.bytes += std::fs::metadata(&file.path).map_or(0, |m| m.len());
+        if let Err(problem) = done {
+            match on_bad_file {
+                OnBadFile::Fail => {
+                    return Err(TraceError::File {
+                        file: file.path.clone(),
+                        problem,
+                    });
+                }
+                OnBadFile::Skip => quarantine.add(QuarantinedRows {
+                    file: file.path.clone(),
+                    first_row: 0,
+                    rows: 0,
+                    column: String::new(),
+                    code: Code::UnreadableFile,
+                    reason: problem,
+                }),
+            }
+        }
+    }
+    let failed = |e: &dyn std::fmt::Display| TraceError::File {
+        file: target.to_owned(),
+        problem: format!("can't be written: {e}"),
+    };
+    let spilled = gatherer.spilled();
+    let mut writer = writer(target, mode).map_err(|e| failed(&e))?;
+    let notes = gatherer.finish::<std::io::Error>(|traces| {
+        for portion in portions(&traces) {
+            let batch = canonical::batch(portion, mode).map_err(std::io::Error::other)?;
+            writer.write(&batch)?;
+        }
+        Ok(())
+    });
+    let notes = notes.map_err(|e| failed(&e))?;
+    writer.close().map_err(|e| failed(&e))?;
+    converted.traces = notes.traces;
+    converted.lines = lines(&notes, files, spilled);
+    converted.file = (notes.traces > 0).then(|| SourceFile {
+        path: target.to_owned(),
+        format: SourceFormat::Parquet,
+        partition: Vec::new(),
+        origins: files.iter().map(|file| file.path.clone()).collect(),
+    });
+    Ok(converted)
+}
+
+fn disk(work: &Path, problem: &std::io::Error) -> String {
+    format!(
+        "working files in `{}` can't be written: {problem}",
+        work.display()
+    )
+}
+
+/// The facts of a portion's documents, in pieces of its order. Documents without blank bytes alone count as rows.
+fn read_portion(
+    file: &ForeignFile,
+    first: u64,
+    portion: Vec<Document>,
+    quarantine: &Quarantine,
+) -> Vec<Parts> {
+    let stem = stem(&file.path);
+    let pieces = (portion.len() / (4 * rayon::current_num_threads()).max(1)).max(1);
+    let numbered: Vec<(u64, Document)> = (first..).zip(portion).collect();
+    let mut numbered = numbered.into_iter();
+    let mut chunks = Vec::new();
+    loop {
+        let chunk: Vec<(u64, Document)> = numbered.by_ref().take(pieces).collect();
+        if chunk.is_empty() {
+            break;
+        }
+        chunks.push(chunk);
+    }
+    chunks
+        .into_par_iter()
+        .map(|chunk| {
+            let mut parts = Parts::default();
+            for (row, document) in chunk {
+                let before = (parts.traces.len(), parts.spans.len());
+                let place = Place { stem: &stem, row };
+                let read = read_document(file.format, document, &place, &mut parts);
+                let read = read.and_then(|()| without_id(&parts, before));
+                if let Err(problem) = read {
+                    // Nothing of a document that is half understood.
+                    parts.traces.truncate(before.0);
+                    parts.spans.truncate(before.1);
+                    let code = match problem.contains("is not JSON") {
+                        true => Code::InvalidJson,
+                        false => Code::InvalidValue,
+                    };
+                    quarantine.add_row(
+                        &file.path,
+                        row,
+                        "",
+                        code,
+                        format!("{}: {problem}", file.format.name),
+                    );
+                }
+            }
+            parts
+        })
+        .collect()
+}
+
+fn read_document(
+    format: &Format,
+    document: Document,
+    place: &Place<'_>,
+    parts: &mut Parts,
+) -> Result<(), String> {
+    match (document, format.read_bytes) {
+        (Document::Bytes(bytes), _) if bytes.is_empty() => Ok(()),
+        (Document::Bytes(bytes), Some(read)) => read(&bytes, place, parts),
+        (document, _) => (format.read)(document.value()?, place, parts),
+    }
+}
+
+/// A fact that says of no trace.
+fn without_id(parts: &Parts, before: (usize, usize)) -> Result<(), String> {
+    let traces = parts.traces[before.0..]
+        .iter()
+        .any(|facts| facts.trace_id.trim().is_empty());
+    let spans = parts.spans[before.1..]
+        .iter()
+        .any(|span| span.of.trace_id.trim().is_empty());
+    match traces || spans {
+        true => Err("has no trace id".into()),
+        false => Ok(()),
+    }
+}
+
+fn stem(path: &Path) -> String {
+    let name = path
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    name.split('.').next().unwrap_or_default().to_owned()
+}
+
+fn writer(
+    target: &Path,
+    mode: TextMode,
+) -> Result<ArrowWriter<BufWriter<File>>, Box<dyn std::error::Error>> {
+    let held = match mode {
+        TextMode::Content => SAID,
+        TextMode::Compat => DOCUMENT,
+    };
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
+        .set_max_row_group_row_count(Some(ROWS_PER_GROUP))
+        .set_created_by(concat!("nightmill ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_key_value_metadata(Some(vec![KeyValue::new(TEXT.to_owned(), held.to_owned())]))
+        .build();
+    let file = BufWriter::with_capacity(1 << 20, File::create(target)?);
+    Ok(ArrowWriter::try_new(
+        file,
+        canonical::schema(mode),
+        Some(properties),
+    )?)
+}
+
+/// Cuts traces into batches, also by their bytes: Arrow's texts end at 2 GiB a batch.
+fn portions(traces: &[Assembled]) -> Vec<&[Assembled]> {
+    let bytes = |trace: &Assembled| {
+        let of = |payload: &Option<super::Payload>| payload.as_ref().map_or(0, |p| p.raw.len());
+        let spans = trace
+            .spans
+            .iter()
+            .map(|span| of(&span.input) + of(&span.output) + 256);
+        of(&trace.facts.input) + of(&trace.facts.output) + spans.sum::<usize>()
+    };
+    let (mut all, mut start, mut size) = (Vec::new(), 0, 0);
+    for (at, trace) in traces.iter().enumerate() {
+        let own = bytes(trace);
+        if at > start && (at - start == ROWS_PER_BATCH || size + own > 256 << 20) {
+            all.push(&traces[start..at]);
+            (start, size) = (at, 0);
+        }
+        size += own;
+    }
+    if start < traces.len() {
+        all.push(&traces[start..]);
+    }
+    all
+}
+
+fn lines(notes: &Notes, files: &[ForeignFile], spilled: bool) -> Vec<String> {
+    let mut formats: Vec<(&str, u64)> = Vec::new();
+    for file in files {
+        match formats
+            .iter_mut()
+            .find(|(title, _)| *title == file.format.title)
+        {
+            Some((_, count)) => *count += 1,
+            None => formats.push((file.format.title, 1)),
+        }
+    }
+    let of: Vec<String> = formats
+        .iter()
+        .map(|(title, count)| format!("{count} of {title}"))
+        .collect();
+    let mut lines = vec![format!(
+        "{} traces, {} spans, {} tool calls; files: {}",
+        notes.traces,
+        notes.spans,
+        notes.tool_calls,
+        of.join(", ")
+    )];
+    for (count, what) in [
+        (
+            notes.without_session,
+            "traces belong to no session: each stands alone",
+        ),
+        (
+            notes.without_time,
+            "traces carry no time: they are in the order of their turns, with times counted from 1970",
+        ),
+        (
+            notes.without_root,
+            "traces lack their root span: the first of their other spans stands for it",
+        ),
+        (notes.orphans, "spans have a parent that is not there"),
+        (
+            notes.repeated_spans,
+            "spans were exported more than once and are one",
+        ),
+        (
+            notes.skewed,
+            "times of an end were before their start and are left out",
+        ),
+        (
+            notes.calls_of_messages,
+            "tool calls come from messages: the trace has no span of that tool",
+        ),
+        (notes.without_input, "traces have no input"),
+        (notes.without_output, "traces have no output"),
+    ] {
+        if count > 0 {
+            lines.push(format!("{count} {what}"));
+        }
+    }
+    if spilled {
+        lines.push("spans did not fit into memory and went over the disk".into());
+    }
+    lines
+}

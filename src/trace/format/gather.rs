@@ -1,0 +1,257 @@
+//! Facts by trace, in bounded memory: spans of one trace may be anywhere in any file. Facts are dealt to partitions by a
+//! hash of their trace; when they are too many for the memory, all partitions go to disk, and each comes back alone.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::assemble::{Assembled, Notes, assemble};
+use super::parts::{Parts, Payload, SpanFacts, TraceFacts};
+
+const PARTITIONS: usize = 256;
+
+/// A fact on disk.
+#[derive(Serialize, Deserialize)]
+enum Fact {
+    Trace(TraceFacts),
+    Span(SpanFacts),
+}
+
+#[derive(Default)]
+struct Partition {
+    traces: Vec<TraceFacts>,
+    spans: Vec<SpanFacts>,
+    file: Option<BufWriter<File>>,
+}
+
+/// Collects facts and gives traces back.
+pub(super) struct Gatherer {
+    partitions: Vec<Partition>,
+    folder: PathBuf,
+    bytes: usize,
+    most_bytes: usize,
+    spilled: bool,
+}
+
+impl Gatherer {
+    /// Keeps facts of about `most_bytes` in memory, more in files under `folder`.
+    pub fn new(folder: &Path, most_bytes: usize) -> Self {
+        Self {
+            partitions: (0..PARTITIONS).map(|_| Partition::default()).collect(),
+            folder: folder.to_owned(),
+            bytes: 0,
+            most_bytes,
+            spilled: false,
+        }
+    }
+
+    /// Whether facts went to disk.
+    pub fn spilled(&self) -> bool {
+        self.spilled
+    }
+
+    /// Takes facts. A fact without trace id is refused.
+    ///
+    /// # Errors
+    /// If the disk can't be written to.
+    pub fn add(&mut self, parts: Parts) -> std::io::Result<()> {
+        for facts in parts.traces {
+            self.bytes += bytes_of_trace(&facts);
+            self.partitions[partition_of(&facts.trace_id)]
+                .traces
+                .push(facts);
+        }
+        for span in parts.spans {
+            self.bytes += bytes_of_span(&span);
+            self.partitions[partition_of(&span.of.trace_id)]
+                .spans
+                .push(span);
+        }
+        if self.bytes > self.most_bytes {
+            self.spill()?;
+        }
+        Ok(())
+    }
+
+    fn path(&self, at: usize) -> PathBuf {
+        self.folder.join(format!("spans-{at:03}.jsonl"))
+    }
+
+    fn spill(&mut self) -> std::io::Result<()> {
+        self.spilled = true;
+        self.bytes = 0;
+        for at in 0..PARTITIONS {
+            let path = self.path(at);
+            let partition = &mut self.partitions[at];
+            if partition.traces.is_empty() && partition.spans.is_empty() {
+                continue;
+            }
+            let file = match &mut partition.file {
+                Some(file) => file,
+                None => partition
+                    .file
+                    .insert(BufWriter::with_capacity(1 << 16, File::create(path)?)),
+            };
+            let traces = partition.traces.drain(..).map(Fact::Trace);
+            for fact in traces.chain(partition.spans.drain(..).map(Fact::Span)) {
+                serde_json::to_writer(&mut *file, &fact)?;
+                file.write_all(b"\n")?;
+            }
+            partition.traces.shrink_to_fit();
+            partition.spans.shrink_to_fit();
+        }
+        Ok(())
+    }
+
+    /// Gives every trace to `each`: by partition, there by id. Any order of facts gives the same order of traces.
+    ///
+    /// # Errors
+    /// If the disk can't be read from, or as `each` says.
+    pub fn finish<E: From<std::io::Error>>(
+        mut self,
+        mut each: impl FnMut(Vec<Assembled>) -> Result<(), E>,
+    ) -> Result<Notes, E> {
+        if self.spilled {
+            self.spill()?;
+        }
+        let mut notes = Notes::default();
+        for at in 0..PARTITIONS {
+            let path = self.path(at);
+            let mut partition = std::mem::take(&mut self.partitions[at]);
+            if let Some(mut file) = partition.file.take() {
+                file.flush()?;
+                drop(file);
+                let mut read = BufReader::with_capacity(1 << 20, File::open(&path)?);
+                let mut line = Vec::new();
+                while read.read_until(b'\n', &mut line)? > 0 {
+                    match serde_json::from_slice(&line).map_err(std::io::Error::other)? {
+                        Fact::Trace(facts) => partition.traces.push(facts),
+                        Fact::Span(span) => partition.spans.push(span),
+                    }
+                    line.clear();
+                }
+                std::fs::remove_file(&path)?;
+            }
+            let mut by_trace: BTreeMap<String, (Vec<TraceFacts>, Vec<SpanFacts>)> = BTreeMap::new();
+            for facts in partition.traces {
+                by_trace
+                    .entry(facts.trace_id.clone())
+                    .or_default()
+                    .0
+                    .push(facts);
+            }
+            for span in partition.spans {
+                by_trace
+                    .entry(span.of.trace_id.clone())
+                    .or_default()
+                    .1
+                    .push(span);
+            }
+            let found = traces_of(by_trace);
+            let mut assembled = Vec::with_capacity(found.len());
+            for (trace, of_trace) in found {
+                notes.add(of_trace);
+                assembled.push(trace);
+            }
+            if !assembled.is_empty() {
+                each(assembled)?;
+            }
+        }
+        Ok(notes)
+    }
+}
+
+fn traces_of(
+    by_trace: BTreeMap<String, (Vec<TraceFacts>, Vec<SpanFacts>)>,
+) -> Vec<(Assembled, Notes)> {
+    use rayon::prelude::*;
+    let all: Vec<_> = by_trace.into_values().collect();
+    all.into_par_iter()
+        .map(|(records, spans)| assemble(records, spans))
+        .collect()
+}
+
+fn partition_of(trace_id: &str) -> usize {
+    usize::from(blake3::hash(trace_id.as_bytes()).as_bytes()[0])
+}
+
+fn bytes_of_payload(payload: Option<&Payload>) -> usize {
+    payload.map_or(0, |p| p.raw.len() + p.said.as_ref().map_or(0, String::len))
+}
+
+fn bytes_of_trace(facts: &TraceFacts) -> usize {
+    let payloads = [&facts.input, &facts.output, &facts.expected];
+    size_of::<TraceFacts>()
+        + payloads
+            .iter()
+            .map(|p| bytes_of_payload(p.as_ref()))
+            .sum::<usize>()
+        + 200 * facts.metadata.len()
+        + facts.trace_id.len()
+}
+
+fn bytes_of_span(span: &SpanFacts) -> usize {
+    let calls = span.calls.iter().map(|call| {
+        size_of_val(call)
+            + bytes_of_payload(call.arguments.as_ref())
+            + bytes_of_payload(call.result.as_ref())
+    });
+    size_of::<SpanFacts>()
+        + bytes_of_trace(&span.of)
+        + bytes_of_payload(span.input.as_ref())
+        + bytes_of_payload(span.output.as_ref())
+        + calls.sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(trace: usize, span: usize) -> Parts {
+        let mut parts = Parts::default();
+        parts.span(SpanFacts {
+            of: TraceFacts {
+                trace_id: format!("t{trace}"),
+                ..TraceFacts::default()
+            },
+            span_id: format!("s{span}"),
+            started_at: Some(span as i64 + 1),
+            output: Some(Payload::text("x".repeat(span))),
+            ..SpanFacts::default()
+        });
+        parts
+    }
+
+    fn gathered(most_bytes: usize, backwards: bool) -> (Vec<Assembled>, Notes) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut gatherer = Gatherer::new(folder.path(), most_bytes);
+        let mut all: Vec<(usize, usize)> = (0..20)
+            .flat_map(|span| (0..50).map(move |trace| (trace, span)))
+            .collect();
+        if backwards {
+            all.reverse();
+        }
+        for (trace, span) in all {
+            gatherer.add(parts(trace, span)).unwrap();
+        }
+        assert_eq!(gatherer.spilled(), most_bytes < 1 << 20);
+        let mut found = Vec::new();
+        let notes = gatherer.finish::<std::io::Error>(|traces| {
+            found.extend(traces);
+            Ok(())
+        });
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        (found, notes.unwrap())
+    }
+
+    #[test]
+    fn disk_and_order_change_nothing() {
+        let expected = gathered(1 << 30, false);
+        assert_eq!((expected.1.traces, expected.1.spans), (50, 1000));
+        assert_eq!(gathered(10_000, false), expected);
+        assert_eq!(gathered(10_000, true), expected);
+    }
+}
