@@ -99,23 +99,23 @@ fn explained(found: &Found, json: bool) -> Result<String, AnyError> {
             file.path.clone(),
             "nightmill",
             "no other format claims it".to_owned(),
-            &[] as &[(&str, &str)],
+            Vec::new(),
         )
     });
     let foreign = found.foreign.iter();
     let foreign = foreign.map(|file| {
         (
             file.path.clone(),
-            file.format.name,
+            file.reader.name(),
             file.why.clone(),
-            file.format.mapping,
+            file.reader.mapping(),
         )
     });
     let all: Vec<_> = native.chain(foreign).collect();
     if json {
         let files = all.iter().map(|(path, name, why, mapping)| {
             let mapping: serde_json::Map<_, _> =
-                mapping.iter().map(|(column, source)| ((*column).to_owned(), (*source).into())).collect();
+                mapping.iter().map(|(column, source)| (column.clone(), source.as_str().into())).collect();
             serde_json::json!({"file": path.display().to_string(), "format": name, "why": why, "mapping": mapping})
         });
         return Ok(format!(
@@ -136,7 +136,7 @@ fn explained(found: &Found, json: bool) -> Result<String, AnyError> {
             .map(|(column, _)| column.len())
             .max()
             .unwrap_or(0);
-        for (column, source) in *mapping {
+        for (column, source) in mapping {
             text.push_str(&format!("  {column:width$}  {source}\n"));
         }
     }

@@ -174,8 +174,10 @@ settings! {
         json(""): bool,
     }
     Input {
-        /// Which files to read where a folder holds several kinds [default: auto]
+        /// The format of the files; auto looks at each [default: auto]
         format("FORMAT"): Option<FileFormat>,
+        /// A TOML file that says how a format of your own becomes traces; see the README's "Formats"
+        mapping("FILE"): Option<PathBuf>,
         /// Columns under other names: input=question,output=answer; also those that judges and filters look at, as
         /// user_id=customer
         map("COLUMN=NAME,..."): Option<Pairs>,
@@ -185,8 +187,8 @@ settings! {
         text_columns("COLUMN,..."): Option<Vec<String>>,
         /// What numbers in columns of times count since 1970; without it numbers are no times
         time_unit("UNIT"): Option<EpochUnit>,
-        /// What is embedded of a JSON cell: the whole document (compat), or the messages' texts (content) [default:
-        /// compat]
+        /// What is embedded of a JSON cell: the whole document (compat), or the messages' texts (content)
+        /// [default: compat; content for other formats than nightmill's own]
         text_mode("MODE"): Option<TextMode>,
         /// A file that can't be read: fail the run, or skip and quarantine it [default: fail]
         on_bad_file("WHAT"): Option<OnBadFile>,

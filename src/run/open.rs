@@ -8,6 +8,7 @@ mod judges;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 pub use batches::batch_rules;
 pub use endpoint::provider;
@@ -20,7 +21,7 @@ use crate::run::inputs::text_mode;
 use crate::run::{
     CacheChoice, EngineRequest, ImportRequest, JudgeRequest, PageWriter, ScoreRequest, TurnsRequest,
 };
-use crate::trace::format::{self, Choice, Found};
+use crate::trace::format::{self, Choice, Found, Mapping};
 use crate::trace::{ColumnMap, OnBadFile, SourceFormat};
 
 /// An error message about settings.
@@ -287,7 +288,17 @@ pub fn found(job: &Job, paths: &[String]) -> Result<Found, SettingsError> {
         job.text_columns.is_some(),
         job.time_unit.is_some(),
     ];
-    format::found(paths, choice, mapped.contains(&true)).map_err(|e| SettingsError(e.to_string()))
+    let mapping = match &job.mapping {
+        None => None,
+        Some(_) if !matches!(choice, Choice::Auto) => {
+            return wrong("--mapping: says what the format is; leave out --format".into());
+        }
+        Some(path) => Some(Arc::new(Mapping::read(path).map_err(|problem| {
+            SettingsError(format!("--mapping {}: {problem}", path.display()))
+        })?)),
+    };
+    format::found(paths, choice, mapping.as_ref(), mapped.contains(&true))
+        .map_err(|e| SettingsError(e.to_string()))
 }
 
 /// An import of these files into `out`.

@@ -149,6 +149,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::trace::discover;
     use crate::trace::{
         BatchLimits, ColumnMap, OnBadFile, ReadOptions, Repeats, TraceColumns, TraceSource,
         repeated_trace_ids,

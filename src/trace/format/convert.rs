@@ -14,7 +14,7 @@ use super::assemble::{Assembled, Notes};
 use super::canonical::{self, DOCUMENT, SAID, TEXT};
 use super::documents::{self, Document};
 use super::gather::Gatherer;
-use super::{ForeignFile, Format, Parts, Place};
+use super::{ForeignFile, Parts, Place};
 use crate::text::TextMode;
 use crate::trace::{
     Code, OnBadFile, Quarantine, QuarantinedRows, SourceFile, SourceFormat, TraceError,
@@ -65,7 +65,7 @@ pub fn convert(
                 .try_for_each(|parts| gatherer.add(parts))
                 .map_err(|e| disk(work, &e))
         };
-        let done = documents::read(&file.path, file.container, file.format.array, &mut read);
+        let done = documents::read(&file.path, file.container, file.reader.array(), &mut read);
         converted.bytes += std::fs::metadata(&file.path).map_or(0, |m| m.len());
         if let Err(problem) = done {
             match on_bad_file {
@@ -145,7 +145,7 @@ fn read_portion(
             for (row, document) in chunk {
                 let before = (parts.traces.len(), parts.spans.len());
                 let place = Place { stem: &stem, row };
-                let read = read_document(file.format, document, &place, &mut parts);
+                let read = file.reader.read(document, &place, &mut parts);
                 let read = read.and_then(|()| without_id(&parts, before));
                 if let Err(problem) = read {
                     // Nothing of a document that is half understood.
@@ -160,26 +160,13 @@ fn read_portion(
                         row,
                         "",
                         code,
-                        format!("{}: {problem}", file.format.name),
+                        format!("{}: {problem}", file.reader.name()),
                     );
                 }
             }
             parts
         })
         .collect()
-}
-
-fn read_document(
-    format: &Format,
-    document: Document,
-    place: &Place<'_>,
-    parts: &mut Parts,
-) -> Result<(), String> {
-    match (document, format.read_bytes) {
-        (Document::Bytes(bytes), _) if bytes.is_empty() => Ok(()),
-        (Document::Bytes(bytes), Some(read)) => read(&bytes, place, parts),
-        (document, _) => (format.read)(document.value()?, place, parts),
-    }
 }
 
 /// A fact that says of no trace.
@@ -256,10 +243,10 @@ fn lines(notes: &Notes, files: &[ForeignFile], spilled: bool) -> Vec<String> {
     for file in files {
         match formats
             .iter_mut()
-            .find(|(title, _)| *title == file.format.title)
+            .find(|(title, _)| *title == file.reader.title())
         {
             Some((_, count)) => *count += 1,
-            None => formats.push((file.format.title, 1)),
+            None => formats.push((file.reader.title(), 1)),
         }
     }
     let of: Vec<String> = formats

@@ -7,13 +7,17 @@ mod canonical;
 mod convert;
 mod documents;
 mod gather;
+mod mapping;
 mod parts;
+mod reader;
 mod recognise;
 pub(crate) mod said;
 pub(crate) mod values;
 
 pub use convert::{Converted, convert};
+pub use mapping::Mapping;
 pub use parts::{Call, Parts, Payload, SpanFacts, TraceFacts, kind};
+pub use reader::Reader;
 pub use recognise::{Choice, ForeignFile, Found, NativeTexts, found};
 
 pub(super) use recognise::may_be_foreign;

@@ -4,9 +4,10 @@
 //! they have other names. In folders, other files that no format claims are passed over and named.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::documents::{Container, container, extension, first};
-use super::{FORMATS, Format, Sample, canonical};
+use super::{FORMATS, Format, Mapping, Reader, Sample, canonical};
 use crate::trace::{SourceFile, SourceFormat, TraceError};
 
 /// What `--format` says.
@@ -27,7 +28,7 @@ pub struct ForeignFile {
     /// Where it is.
     pub path: PathBuf,
     /// How to read it.
-    pub format: &'static Format,
+    pub reader: Reader,
     /// Why it is taken for that.
     pub why: String,
     pub(super) container: Container,
@@ -63,17 +64,23 @@ impl Found {
     }
 }
 
-/// Finds and recognises files. `mapped` says that the user names columns: then Parquet and JSON Lines files hold those.
+/// Finds and recognises files; with a mapping, all are of that. `mapped` says that the user names columns: then Parquet and JSON Lines files hold those.
 ///
 /// # Errors
 /// [`TraceError::Path`] for a path that leads nowhere, or a file named on its own that is in no known format.
-pub fn found(paths: &[String], choice: Choice, mapped: bool) -> Result<Found, TraceError> {
+pub fn found(
+    paths: &[String],
+    choice: Choice,
+    mapping: Option<&Arc<Mapping>>,
+    mapped: bool,
+) -> Result<Found, TraceError> {
     let mut all = Found::default();
     let native = match choice {
         Choice::Native(format) => Some(format),
         Choice::Auto | Choice::Foreign(_) => None,
     };
-    if native.is_some() || (mapped && !matches!(choice, Choice::Foreign(_))) {
+    let own = mapped && mapping.is_none() && !matches!(choice, Choice::Foreign(_));
+    if native.is_some() || own {
         all.native = super::super::discover(paths, native)?;
         return Ok(all);
     }
@@ -104,12 +111,18 @@ pub fn found(paths: &[String], choice: Choice, mapped: bool) -> Result<Found, Tr
                 continue;
             }
         };
-        if let Choice::Foreign(format) = choice {
-            let why = "named with --format".to_owned();
+        let decided = match (mapping, choice) {
+            (Some(mapping), _) => {
+                Some((Reader::Mapped(Arc::clone(mapping)), "named with --mapping"))
+            }
+            (None, Choice::Foreign(format)) => Some((Reader::Known(format), "named with --format")),
+            _ => None,
+        };
+        if let Some((reader, why)) = decided {
             all.foreign.push(ForeignFile {
                 path: file.path,
-                format,
-                why,
+                reader,
+                why: why.to_owned(),
                 container: held,
             });
             continue;
@@ -123,7 +136,7 @@ pub fn found(paths: &[String], choice: Choice, mapped: bool) -> Result<Found, Tr
             Some((format, why)) => {
                 all.foreign.push(ForeignFile {
                     path: file.path,
-                    format,
+                    reader: Reader::Known(format),
                     why,
                     container: held,
                 });
