@@ -2,9 +2,23 @@
 //! traces and spans. What a document is depends on the file: a row of Parquet or CSV (an object by column name), a line of
 //! JSON Lines, or a whole JSON file.
 
+mod any_agent;
+mod gen_ai;
+mod jaeger;
+mod openinference;
+mod otel_js;
+mod otel_span;
+mod otlp;
 mod parts;
+mod phoenix;
 pub(crate) mod said;
+mod span_attributes;
+#[cfg(test)]
+mod span_samples;
+mod tempo;
+mod tool_calls;
 pub(crate) mod values;
+mod vercel_ai;
 
 pub use parts::{Call, Parts, Payload, SpanFacts, TraceFacts, kind};
 
@@ -52,9 +66,19 @@ pub struct Format {
     pub recognise: fn(&Sample<'_>) -> Option<String>,
     /// Reads one document. The message of an error says what is wrong, not where: the caller knows file and row.
     pub read: fn(Value, &Place<'_>, &mut Parts) -> Result<(), String>,
+    /// The same of the document's bytes, where that is faster.
+    pub read_bytes: Option<fn(&[u8], &Place<'_>, &mut Parts) -> Result<(), String>>,
     /// Canonical column and where it comes from, for `--explain`.
     pub mapping: &'static [(&'static str, &'static str)],
 }
 
 /// All formats.
-pub static FORMATS: &[&Format] = &[];
+pub static FORMATS: &[&Format] = &[
+    &otlp::FORMAT,
+    &tempo::FORMAT,
+    &jaeger::FORMAT,
+    &phoenix::FORMAT,
+    &any_agent::FORMAT,
+    &otel_js::FORMAT,
+    &span_attributes::FORMAT,
+];
