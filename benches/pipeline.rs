@@ -28,6 +28,7 @@ use nightmill::job::RequestRecord;
 use nightmill::metric::{Rules, SignalWeights};
 use nightmill::run::{CacheChoice, EngineRequest, Progress, ScoreRequest, load_service, score};
 use nightmill::text::TextMode;
+use nightmill::trace::format::{Choice, found};
 use nightmill::trace::{
     BatchLimits, ColumnMap, OnBadFile, ReadOptions, TraceColumns, TraceSource, discover,
 };
@@ -271,10 +272,10 @@ fn main() {
         name: None,
         monitor_id: None,
         metric_names: rules().metrics,
-        paths: vec![path.display().to_string()],
+        found: found(&[path.display().to_string()], Choice::Auto, None, false)
+            .expect("the bench's own file"),
         out: folder.path().join("run"),
         overwrite: true,
-        format: None,
         map: ColumnMap::default(),
         on_bad_file: OnBadFile::Fail,
         signals: None,

@@ -16,8 +16,8 @@ const PARTITIONS: usize = 256;
 /// A fact on disk.
 #[derive(Serialize, Deserialize)]
 enum Fact {
-    Trace(TraceFacts),
-    Span(SpanFacts),
+    Trace(Box<TraceFacts>),
+    Span(Box<SpanFacts>),
 }
 
 #[derive(Default)]
@@ -95,8 +95,16 @@ impl Gatherer {
                     .file
                     .insert(BufWriter::with_capacity(1 << 16, File::create(path)?)),
             };
-            let traces = partition.traces.drain(..).map(Fact::Trace);
-            for fact in traces.chain(partition.spans.drain(..).map(Fact::Span)) {
+            let traces = partition
+                .traces
+                .drain(..)
+                .map(|facts| Fact::Trace(Box::new(facts)));
+            for fact in traces.chain(
+                partition
+                    .spans
+                    .drain(..)
+                    .map(|span| Fact::Span(Box::new(span))),
+            ) {
                 serde_json::to_writer(&mut *file, &fact)?;
                 file.write_all(b"\n")?;
             }
@@ -128,8 +136,8 @@ impl Gatherer {
                 let mut line = Vec::new();
                 while read.read_until(b'\n', &mut line)? > 0 {
                     match serde_json::from_slice(&line).map_err(std::io::Error::other)? {
-                        Fact::Trace(facts) => partition.traces.push(facts),
-                        Fact::Span(span) => partition.spans.push(span),
+                        Fact::Trace(facts) => partition.traces.push(*facts),
+                        Fact::Span(span) => partition.spans.push(*span),
                     }
                     line.clear();
                 }

@@ -2,17 +2,31 @@
 //! traces and spans. What a document is depends on the file: a row of Parquet or CSV (an object by column name), a line of
 //! JSON Lines, or a whole JSON file.
 
+mod any_agent;
 mod assemble;
 mod canonical;
 mod convert;
 mod documents;
 mod gather;
+mod gen_ai;
+mod jaeger;
 mod mapping;
+mod openinference;
+mod otel_js;
+mod otel_span;
+mod otlp;
 mod parts;
+mod phoenix;
 mod reader;
 mod recognise;
 pub(crate) mod said;
+mod span_attributes;
+#[cfg(test)]
+mod span_samples;
+mod tempo;
+mod tool_calls;
 pub(crate) mod values;
+mod vercel_ai;
 
 pub use convert::{Converted, convert};
 pub use mapping::Mapping;
@@ -55,6 +69,9 @@ pub struct Place<'p> {
     pub row: u64,
 }
 
+/// Reads the bytes of one document.
+pub type ReadBytes = fn(&[u8], &Place<'_>, &mut Parts) -> Result<(), String>;
+
 /// A format.
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
@@ -69,13 +86,21 @@ pub struct Format {
     /// Reads one document. The message of an error says what is wrong, not where: the caller knows file and row.
     pub read: fn(Value, &Place<'_>, &mut Parts) -> Result<(), String>,
     /// The same of the document's bytes, where that is faster.
-    pub read_bytes: Option<fn(&[u8], &Place<'_>, &mut Parts) -> Result<(), String>>,
+    pub read_bytes: Option<ReadBytes>,
     /// Canonical column and where it comes from, for `--explain`.
     pub mapping: &'static [(&'static str, &'static str)],
 }
 
 /// All formats.
-pub static FORMATS: &[&Format] = &[];
+pub static FORMATS: &[&Format] = &[
+    &otlp::FORMAT,
+    &tempo::FORMAT,
+    &jaeger::FORMAT,
+    &phoenix::FORMAT,
+    &any_agent::FORMAT,
+    &otel_js::FORMAT,
+    &span_attributes::FORMAT,
+];
 
 /// The format of that name.
 pub fn find(name: &str) -> Option<&'static Format> {
@@ -83,7 +108,18 @@ pub fn find(name: &str) -> Option<&'static Format> {
 }
 
 /// The names that `--format` takes: those of [`FORMATS`] after nightmill's own.
-pub const CHOICES: &[&str] = &["auto", "parquet", "jsonl"];
+pub const CHOICES: &[&str] = &[
+    "auto",
+    "parquet",
+    "jsonl",
+    "otlp",
+    "tempo",
+    "jaeger",
+    "phoenix",
+    "any-agent",
+    "otel-js",
+    "span-attributes",
+];
 
 impl Choice {
     /// The choice of that name.

@@ -1,0 +1,177 @@
+//! Traces of Mozilla's any-agent: `spans[]` with numbers for ids, and the `final_output`.
+
+use serde_json::{Map, Value};
+
+use super::otel_span::{Event, RawSpan, Resource, status};
+use super::said::{self, Speaker};
+use super::values::{nanos, object, text};
+use super::{ArrayIs, Format, Parts, Place, Sample, TraceFacts};
+
+pub(super) static FORMAT: Format = Format {
+    name: "any-agent",
+    title: "any-agent, traces",
+    array: ArrayIs::Documents,
+    recognise,
+    read,
+    read_bytes: None,
+    mapping: &[
+        ("trace_id", "spans[].context.trace_id, in hexadecimal"),
+        (
+            "session_id",
+            "spans[].attributes session.id, gen_ai.conversation.id",
+        ),
+        ("started_at", "spans[].start_time"),
+        ("ended_at", "spans[].end_time"),
+        ("status", "spans[].status.status_code"),
+        ("error", "spans[].status.description"),
+        (
+            "input",
+            "spans[].attributes gen_ai.input.messages of the first model call",
+        ),
+        (
+            "output",
+            "final_output, else gen_ai.output of the last model call",
+        ),
+        ("model", "spans[].attributes gen_ai.request.model"),
+        (
+            "prompt_tokens",
+            "spans[].attributes gen_ai.usage.input_tokens",
+        ),
+        (
+            "completion_tokens",
+            "spans[].attributes gen_ai.usage.output_tokens",
+        ),
+        (
+            "cost_usd",
+            "spans[].attributes gen_ai.usage.input_cost + gen_ai.usage.output_cost",
+        ),
+        (
+            "spans",
+            "spans[]; tools by gen_ai.tool.name, gen_ai.tool.args, gen_ai.output",
+        ),
+    ],
+};
+
+fn recognise(sample: &Sample<'_>) -> Option<String> {
+    if !sample.columns.is_empty() {
+        return None;
+    }
+    let span = sample.document.get("spans")?.as_array()?.first()?;
+    let numbered = span.get("context")?.get("trace_id")?.is_number();
+    numbered.then(|| "has spans[].context.trace_id as a number".to_owned())
+}
+
+fn read(document: Value, _: &Place<'_>, parts: &mut Parts) -> Result<(), String> {
+    let Some(Value::Array(spans)) = document.get("spans") else {
+        return Err("there are no `spans` in it".to_owned());
+    };
+    let mut found = Vec::new();
+    for span in spans {
+        let resource = span
+            .get("resource")
+            .and_then(|resource| resource.get("attributes"));
+        let resource = Resource::new(object(resource).unwrap_or_default());
+        found.push(raw(span)?.facts(&resource)?);
+    }
+    let root = found.iter().find(|span| span.parent_span_id.is_none());
+    if let Some(root) = root.or(found.first()) {
+        parts.traces.push(TraceFacts {
+            trace_id: root.of.trace_id.clone(),
+            output: document
+                .get("final_output")
+                .and_then(|output| said::payload(output, Speaker::Agent)),
+            ..TraceFacts::default()
+        });
+    }
+    parts.spans.append(&mut found);
+    Ok(())
+}
+
+fn raw(span: &Value) -> Result<RawSpan, String> {
+    let id = |of: &str, name: &str, digits: usize| {
+        let written = span.get(of).and_then(|context| context.get(name));
+        match written {
+            Some(Value::Number(number)) => match number.to_string().parse::<u128>() {
+                Ok(number) => Ok(format!("{number:0digits$x}")),
+                Err(_) => Err(format!("{of}.{name} is no whole number: {number}")),
+            },
+            other => Ok(text(other).unwrap_or_default()),
+        }
+    };
+    let of_status = |name: &str| span.get("status").and_then(|status| status.get(name));
+    let attributes = match span.get("attributes") {
+        Some(Value::Object(attributes)) => attributes.clone(),
+        _ => Map::new(),
+    };
+    let events = span.get("events").and_then(Value::as_array);
+    Ok(RawSpan {
+        trace_id: id("context", "trace_id", 32)?,
+        span_id: id("context", "span_id", 16)?,
+        parent_span_id: Some(id("parent", "span_id", 16)?).filter(|id| !id.is_empty()),
+        name: text(span.get("name")).unwrap_or_default(),
+        kind: None,
+        started_at: nanos(span.get("start_time")),
+        ended_at: nanos(span.get("end_time")),
+        status: status(of_status("status_code")),
+        status_message: text(of_status("description")),
+        attributes,
+        events: events
+            .into_iter()
+            .flatten()
+            .map(|event| Event {
+                name: text(event.get("name")).unwrap_or_default(),
+                attributes: object(event.get("attributes")).unwrap_or_default(),
+            })
+            .collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::kind;
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn numbers_are_ids_to_the_last_digit() {
+        let document: Value = serde_json::from_str(
+            r#"{"spans": [
+                {"name": "execute_tool f", "context": {"trace_id": 273475590164507581703505203264503192396, "span_id": 17348474965005769013},
+                 "parent": {"span_id": 255}, "start_time": 1758026586341103000, "end_time": 1758026586853189000,
+                 "status": {"status_code": "error", "description": "no"},
+                 "attributes": {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "f", "gen_ai.tool.args": "{}", "gen_ai.output": "null"}},
+                {"name": "invoke_agent [a]", "context": {"trace_id": 273475590164507581703505203264503192396, "span_id": 255},
+                 "parent": null, "attributes": {"gen_ai.operation.name": "invoke_agent"}}
+            ], "final_output": "Done."}"#,
+        )
+        .unwrap();
+        let sample = Sample {
+            file_name: "a.json",
+            document: &document,
+            columns: &[],
+        };
+        assert!(recognise(&sample).is_some());
+        let mut parts = Parts::default();
+        read(document, &Place { stem: "a", row: 0 }, &mut parts).unwrap();
+        let [tool, root] = parts.spans.as_slice() else {
+            panic!("{parts:?}")
+        };
+        assert_eq!(tool.of.trace_id, "cdbd7b99cef221c28dd6d03c27d09b4c");
+        assert_eq!(tool.span_id, "f0c22a1083ed1935");
+        assert_eq!(tool.parent_span_id.as_ref(), Some(&root.span_id));
+        assert_eq!((tool.kind.as_str(), tool.name.as_str()), (kind::TOOL, "f"));
+        assert_eq!(tool.error.as_deref(), Some("no"));
+        assert_eq!(root.parent_span_id, None);
+        assert_eq!(parts.traces[0].trace_id, root.of.trace_id);
+        assert_eq!(parts.traces[0].output.as_ref().unwrap().raw, "Done.");
+    }
+
+    #[test]
+    fn numbers_that_lost_digits_are_refused() {
+        let document =
+            json!({"spans": [{"name": "x", "context": {"trace_id": 2.5e38, "span_id": 1}}]});
+        let mut parts = Parts::default();
+        let error = read(document, &Place { stem: "a", row: 0 }, &mut parts).unwrap_err();
+        assert!(error.contains("context.trace_id"), "{error}");
+    }
+}
