@@ -2,6 +2,16 @@
 //! traces and spans. What a document is depends on the file: a row of Parquet or CSV (an object by column name), a line of
 //! JSON Lines, or a whole JSON file.
 
+mod cell;
+mod langfuse_observations;
+mod langfuse_row;
+mod langfuse_scores;
+mod langfuse_trace_json;
+mod langfuse_traces;
+mod langsmith;
+mod mlflow;
+mod mlflow_record;
+mod model_output;
 mod parts;
 pub(crate) mod said;
 pub(crate) mod values;
@@ -52,9 +62,18 @@ pub struct Format {
     pub recognise: fn(&Sample<'_>) -> Option<String>,
     /// Reads one document. The message of an error says what is wrong, not where: the caller knows file and row.
     pub read: fn(Value, &Place<'_>, &mut Parts) -> Result<(), String>,
+    /// The same of the document's bytes, where that is faster.
+    pub read_bytes: Option<fn(&[u8], &Place<'_>, &mut Parts) -> Result<(), String>>,
     /// Canonical column and where it comes from, for `--explain`.
     pub mapping: &'static [(&'static str, &'static str)],
 }
 
 /// All formats.
-pub static FORMATS: &[&Format] = &[];
+pub static FORMATS: &[&Format] = &[
+    &langfuse_observations::LANGFUSE_OBSERVATIONS,
+    &langfuse_traces::LANGFUSE_TRACES,
+    &langfuse_trace_json::LANGFUSE_TRACE,
+    &langfuse_scores::LANGFUSE_SCORES,
+    &langsmith::LANGSMITH,
+    &mlflow::MLFLOW,
+];
