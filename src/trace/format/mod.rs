@@ -8,10 +8,13 @@ mod langfuse_row;
 mod langfuse_scores;
 mod langfuse_trace_json;
 mod langfuse_traces;
+mod langfuse_usage;
 mod langsmith;
 mod mlflow;
 mod mlflow_record;
 mod model_output;
+#[cfg(test)]
+mod native_samples;
 mod parts;
 pub(crate) mod said;
 pub(crate) mod values;
