@@ -31,10 +31,7 @@ pub(super) static LANGFUSE_OBSERVATIONS: Format = Format {
         ("project_id", "project_id"),
         ("user_id", "user_id (v2)"),
         ("name", "trace_name (v2)"),
-        (
-            "tags, environment, release",
-            "tags, environment, release (else version)",
-        ),
+        ("tags, environment, release", "tags, environment, release"),
         (
             "input, output",
             "input, output of the root observation, else of the first and last generation",
@@ -209,16 +206,17 @@ pub(super) fn observation(row: &Row<'_>, trace_id: Option<&str>) -> Result<SpanF
         span.output = output.as_ref().map(|cell| cell.payload(Speaker::Agent));
     }
     if kind == kind::LLM {
-        let value = |cell: &Option<Cell>| cell.as_ref().map(|cell| cell.value().clone());
-        let (input, output) = (value(&input), value(&output));
+        let (input, output) = (
+            input.as_ref().map(Cell::value),
+            output.as_ref().map(Cell::value),
+        );
         span.finish_reason = output
-            .as_ref()
             .and_then(model_output::finish_reason)
             .or_else(|| finish_reason_of(&attributes));
         span.calls = match named_calls(row) {
-            calls if calls.is_empty() => model_output::calls(input.as_ref(), output.as_ref()),
+            calls if calls.is_empty() => model_output::calls(input, output),
             mut calls => {
-                let told = model_output::calls(input.as_ref(), None);
+                let told = model_output::calls(input, None);
                 calls.extend(told);
                 calls
             }
@@ -242,13 +240,20 @@ fn kind_of(row: &Row<'_>, attributes: &Map<String, Value>, output: Option<&Cell>
         "EVALUATOR" => kind::EVALUATOR,
         "EMBEDDING" => kind::EMBEDDING,
         "GUARDRAIL" => kind::GUARDRAIL,
-        "SPAN" => kind_of_span(attributes, output),
+        "SPAN" => {
+            let ended = output.is_some() || row.text("level").as_deref() == Some("ERROR");
+            kind_of_span(attributes, output, ended)
+        }
         _ => kind::OTHER,
     }
 }
 
 /// What a span really is, where instrumentation told it and Langfuse didn't take it over.
-fn kind_of_span(attributes: &Map<String, Value>, output: Option<&Cell>) -> &'static str {
+fn kind_of_span(
+    attributes: &Map<String, Value>,
+    output: Option<&Cell>,
+    ended: bool,
+) -> &'static str {
     let told = attribute(
         attributes,
         &[
@@ -262,8 +267,8 @@ fn kind_of_span(attributes: &Map<String, Value>, output: Option<&Cell>) -> &'sta
         .and_then(|cell| cell.value().as_object())
         .is_some_and(|members| model_output::tool_message(members).is_some());
     match told.unwrap_or_default().to_ascii_lowercase().as_str() {
-        // Some instrumentation writes a span for a tool's start and another for its end: the one with a result is the call.
-        "tool" | "execute_tool" | "ai.toolcall" if output.is_some() => kind::TOOL,
+        // Some instrumentation writes a span for a tool's start and another for its end: the one with a result or an error is the call.
+        "tool" | "execute_tool" | "ai.toolcall" if ended => kind::TOOL,
         "agent" | "invoke_agent" | "create_agent" => kind::AGENT,
         "llm" => kind::LLM,
         "retriever" => kind::RETRIEVER,
@@ -301,12 +306,12 @@ fn fill_tool(
             }
         }
     }
-    let bare = |cell: &&Cell| {
+    let filled = |cell: &&Cell| {
         cell.value()
             .as_object()
             .is_none_or(|members| !members.is_empty())
     };
-    span.input = input.filter(bare).map(Cell::document).or_else(|| {
+    span.input = input.filter(filled).map(Cell::document).or_else(|| {
         told(&[
             "tool.parameters",
             "gen_ai.tool.call.arguments",
@@ -325,7 +330,7 @@ fn fill_tool(
         }
         return;
     }
-    span.output = output.filter(bare).map(Cell::document).or_else(|| {
+    span.output = output.filter(filled).map(Cell::document).or_else(|| {
         told(&["gcp.vertex.agent.tool_response", "gen_ai.tool.call.result"])
             .or_else(|| output.map(Cell::document))
     });

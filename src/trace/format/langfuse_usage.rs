@@ -44,7 +44,7 @@ pub(super) fn tokens(row: &Row<'_>) -> (Option<u64>, Option<u64>) {
         Some(total) if total == input.unwrap_or(0.0) + output.unwrap_or(0.0) => (input, output),
         _ => (of("input"), of("output")),
     };
-    let whole = |count: f64| (count >= 0.0 && count < 9e15).then_some(count as u64);
+    let whole = |count: f64| (0.0..9e15).contains(&count).then_some(count as u64);
     (prompt.and_then(whole), completion.and_then(whole))
 }
 

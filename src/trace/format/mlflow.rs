@@ -112,26 +112,26 @@ fn recognise(sample: &Sample<'_>) -> Option<String> {
 }
 
 fn read(document: Value, _: &Place<'_>, parts: &mut Parts) -> Result<(), String> {
-    let Value::Object(mut row) = document else {
+    let Value::Object(row) = document else {
         return Err("is no object: a trace of MLflow is one".to_owned());
     };
     if let (Some(info), Some(data)) = (object(row.get("info")), object(row.get("data"))) {
-        return trace(&info, &data, parts);
+        return trace(&info, &data, &spans(&data)?, parts);
     }
     for (name, value) in &row {
         if !value.is_null() && !KNOWN.contains(&name.as_str()) {
             parts.unknown.push(name.clone());
         }
     }
-    if spans(&row)?.is_empty()
+    let found = spans(&row)?;
+    // `trace` has the same once more; it is read only where the column `spans` is empty.
+    if found.is_empty()
         && let Some(whole) = object(row.get("trace"))
         && let (Some(info), Some(data)) = (object(whole.get("info")), object(whole.get("data")))
     {
-        return trace(&info, &data, parts);
+        return trace(&info, &data, &spans(&data)?, parts);
     }
-    // Its spans are in the column `spans` too.
-    row.remove("trace");
-    trace(&row, &row, parts)
+    trace(&row, &row, &found, parts)
 }
 
 /// Spans, also of JSON in text.
@@ -150,17 +150,20 @@ fn spans(data: &Map<String, Value>) -> Result<Vec<Value>, String> {
 fn trace(
     record: &Map<String, Value>,
     data: &Map<String, Value>,
+    exported: &[Value],
     parts: &mut Parts,
 ) -> Result<(), String> {
     let mut facts = facts(record)?;
-    let mut found = Vec::new();
-    for (at, one) in spans(data)?.iter().enumerate() {
-        let span = span(one, &facts.trace_id).map_err(|error| format!("spans[{at}] {error}"))?;
-        found.push((span, one.clone()));
+    let mut found = Vec::with_capacity(exported.len());
+    for (at, one) in exported.iter().enumerate() {
+        found.push(span(one, &facts.trace_id).map_err(|error| format!("spans[{at}] {error}"))?);
     }
-    let root = found.iter().find(|(span, _)| span.parent_span_id.is_none());
+    let root = found
+        .iter()
+        .position(|span| span.parent_span_id.is_none())
+        .map(|at| &exported[at]);
     let told = |attribute: &str, member: &str, speaker| {
-        let of_root = root.and_then(|(_, span)| Cell::new(attribute_of(span, attribute).as_ref()));
+        let of_root = root.and_then(|span| Cell::new(attribute_of(span, attribute).as_ref()));
         let cell = of_root.or_else(|| Cell::encoded(data.get(member)));
         cell.map(|cell| cell.payload(speaker))
     };
@@ -182,7 +185,7 @@ fn trace(
         }
     }
     parts.trace(facts);
-    parts.spans.extend(found.into_iter().map(|(span, _)| span));
+    parts.spans.extend(found);
     Ok(())
 }
 

@@ -25,7 +25,7 @@ fn duration(record: &Map<String, Value>) -> Option<i64> {
         "execution_duration",
         "execution_time_ms",
     ] {
-        let Some(value) = record.get(name) else {
+        let Some(value) = record.get(name).filter(|value| !value.is_null()) else {
             continue;
         };
         let seconds = value
@@ -34,7 +34,9 @@ fn duration(record: &Map<String, Value>) -> Option<i64> {
         let milliseconds = seconds
             .map(|seconds: f64| seconds * 1e3)
             .or_else(|| number(Some(value)))?;
-        return (milliseconds >= 0.0 && milliseconds < 9e12).then_some((milliseconds * 1e6) as i64);
+        return (0.0..9e12)
+            .contains(&milliseconds)
+            .then_some((milliseconds * 1e6) as i64);
     }
     None
 }
@@ -65,12 +67,10 @@ pub(super) fn facts(record: &Map<String, Value>) -> Result<TraceFacts, String> {
     Ok(TraceFacts {
         trace_id,
         session_id: told("mlflow.trace.session"),
-        project_id: [
-            "trace_location.mlflow_experiment.experiment_id",
-            "experiment_id",
-        ]
-        .iter()
-        .find_map(|path| text(at(&Value::Object(record.clone()), path))),
+        project_id: record
+            .get("trace_location")
+            .and_then(|location| text(at(location, "mlflow_experiment.experiment_id")))
+            .or_else(|| text(record.get("experiment_id"))),
         name: told("mlflow.traceName"),
         started_at,
         ended_at,
