@@ -60,7 +60,7 @@ fn read(name: &str, text: &str) -> (&'static Format, Parts) {
         )
         .unwrap();
     }
-    (format, parts)
+    (*format, parts)
 }
 
 /// Spans of a kind, by name and in the order of their names.
