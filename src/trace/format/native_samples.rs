@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{FORMATS, Format, Parts, Place, Sample, kind};
 
 /// The files of a folder of samples, by name; none if they are not here.
+#[allow(clippy::print_stderr, reason = "says what is skipped")]
 fn samples(folder: &str) -> Vec<(String, String)> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("../shared/data/native")
