@@ -15,6 +15,19 @@ mod openinference;
 mod otel_js;
 mod otel_span;
 mod otlp;
+mod cell;
+mod langfuse_observations;
+mod langfuse_row;
+mod langfuse_scores;
+mod langfuse_trace_json;
+mod langfuse_traces;
+mod langfuse_usage;
+mod langsmith;
+mod mlflow;
+mod mlflow_record;
+mod model_output;
+#[cfg(test)]
+mod native_samples;
 mod parts;
 mod phoenix;
 mod reader;
@@ -100,6 +113,12 @@ pub static FORMATS: &[&Format] = &[
     &any_agent::FORMAT,
     &otel_js::FORMAT,
     &span_attributes::FORMAT,
+    &langfuse_observations::LANGFUSE_OBSERVATIONS,
+    &langfuse_traces::LANGFUSE_TRACES,
+    &langfuse_trace_json::LANGFUSE_TRACE,
+    &langfuse_scores::LANGFUSE_SCORES,
+    &langsmith::LANGSMITH,
+    &mlflow::MLFLOW,
 ];
 
 /// The format of that name.

@@ -113,7 +113,8 @@ fn within(value: &Value, speaker: Speaker, depth: usize) -> Option<String> {
                 // LangChain's batches: a list of lists of messages or generations.
                 return within(&items[0], speaker, depth + 1);
             }
-            if !items.is_empty() && items.iter().all(|item| role(item).is_some()) {
+            let message_or_item = |item: &Value| role(item).is_some() || is_item(item);
+            if items.iter().any(|item| role(item).is_some()) && items.iter().all(message_or_item) {
                 return of_messages(items, speaker);
             }
             if items.iter().all(is_part) && !items.is_empty() {
@@ -128,7 +129,8 @@ fn within(value: &Value, speaker: Speaker, depth: usize) -> Option<String> {
             if role(value).is_some() {
                 return content_of_message(value);
             }
-            if let Some(kwargs) = members.get("kwargs").filter(|k| k.is_object()) {
+            let filled = |kwargs: &&Value| kwargs.as_object().is_some_and(|k| !k.is_empty());
+            if let Some(kwargs) = members.get("kwargs").filter(filled) {
                 // LangChain's serialised objects.
                 return within(kwargs, speaker, depth + 1);
             }
@@ -236,7 +238,7 @@ fn of_messages(items: &[Value], speaker: Speaker) -> Option<String> {
         let mut others = items
             .iter()
             .rev()
-            .filter(|m| !matches!(role(m).as_deref(), Some("tool" | "system")));
+            .filter(|m| !matches!(role(m).as_deref(), None | Some("tool" | "system")));
         others.find(worded)
     });
     content_of_message(found?)
@@ -259,6 +261,16 @@ pub(crate) fn content_of_message(message: &Value) -> Option<String> {
     ]
     .iter()
     .find_map(|name| content(message.get(*name)?))
+}
+
+/// Whether a value stands among messages without being one: calls, results and thoughts of OpenAI's responses.
+fn is_item(value: &Value) -> bool {
+    value
+        .get("type")
+        .and_then(Value::as_str)
+        .is_some_and(|kind| {
+            kind == "reasoning" || kind.ends_with("_call") || kind.ends_with("_call_output")
+        })
 }
 
 /// Whether a value is a part of a content: an object with a type or a text, but without a role.
@@ -347,6 +359,12 @@ mod tests {
             ),
             (json!({"role": "user", "parts": [{"text": "a"}]}), "a"),
             (json!({"query": "a", "limit": 3}), "a"),
+            (json!({"args": ["a"], "kwargs": {}}), "a"),
+            (
+                json!([{"role": "user", "content": "a"}, {"type": "function_call", "name": "f", "arguments": "{}"},
+                    {"type": "function_call_output", "output": "x"}]),
+                "a",
+            ),
             (json!({"inputs": {"question": "a"}}), "a"),
         ] {
             assert_eq!(
