@@ -2,8 +2,19 @@
 //! traces and spans. What a document is depends on the file: a row of Parquet or CSV (an object by column name), a line of
 //! JSON Lines, or a whole JSON file.
 
+mod atif;
+mod evalset;
+mod google_adk;
+mod mini_swe_agent;
+mod openhands;
+mod pandaprobe;
 mod parts;
 pub(crate) mod said;
+mod swe_agent;
+mod tau_bench;
+mod trajectory;
+#[cfg(test)]
+mod trajectory_samples;
 pub(crate) mod values;
 
 pub use parts::{Call, Parts, Payload, SpanFacts, TraceFacts, kind};
@@ -52,9 +63,20 @@ pub struct Format {
     pub recognise: fn(&Sample<'_>) -> Option<String>,
     /// Reads one document. The message of an error says what is wrong, not where: the caller knows file and row.
     pub read: fn(Value, &Place<'_>, &mut Parts) -> Result<(), String>,
+    /// The same of the document's bytes, where that is faster.
+    pub read_bytes: Option<fn(&[u8], &Place<'_>, &mut Parts) -> Result<(), String>>,
     /// Canonical column and where it comes from, for `--explain`.
     pub mapping: &'static [(&'static str, &'static str)],
 }
 
 /// All formats.
-pub static FORMATS: &[&Format] = &[];
+pub static FORMATS: &[&Format] = &[
+    &pandaprobe::FORMAT,
+    &evalset::FORMAT,
+    &tau_bench::FORMAT,
+    &swe_agent::FORMAT,
+    &mini_swe_agent::FORMAT,
+    &openhands::FORMAT,
+    &atif::FORMAT,
+    &google_adk::FORMAT,
+];
