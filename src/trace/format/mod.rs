@@ -28,6 +28,12 @@ mod mlflow_record;
 mod model_output;
 #[cfg(test)]
 mod native_samples;
+mod atif;
+mod evalset;
+mod google_adk;
+mod mini_swe_agent;
+mod openhands;
+mod pandaprobe;
 mod parts;
 mod phoenix;
 mod reader;
@@ -38,6 +44,11 @@ mod span_attributes;
 mod span_samples;
 mod tempo;
 mod tool_calls;
+mod swe_agent;
+mod tau_bench;
+mod trajectory;
+#[cfg(test)]
+mod trajectory_samples;
 pub(crate) mod values;
 mod vercel_ai;
 
@@ -119,6 +130,14 @@ pub static FORMATS: &[&Format] = &[
     &langfuse_scores::LANGFUSE_SCORES,
     &langsmith::LANGSMITH,
     &mlflow::MLFLOW,
+    &pandaprobe::FORMAT,
+    &evalset::FORMAT,
+    &tau_bench::FORMAT,
+    &swe_agent::FORMAT,
+    &mini_swe_agent::FORMAT,
+    &openhands::FORMAT,
+    &atif::FORMAT,
+    &google_adk::FORMAT,
 ];
 
 /// The format of that name.
