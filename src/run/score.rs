@@ -418,6 +418,7 @@ fn summarise(
         failed_signals: traces.failed_signals,
         pending_signals: traces.pending_signals,
         traces_without_expected: traces.without_expected,
+        traces_without_spans: traces.without_spans,
         sessions_without_evidence: sessions.without_evidence.clone(),
         evidence_required: rules.null_without_evidence,
         texts: embedding.texts,

@@ -47,6 +47,8 @@ pub(super) struct TraceCounts {
     pub pending_signals: u64,
     /// Traces without an expected text, where outputs are compared with one.
     pub without_expected: u64,
+    /// Traces without spans, where metrics look at them.
+    pub without_spans: u64,
     pub distributions: Distributions,
     /// How often a metric failed with a code, and the reason of the first time.
     failures: BTreeMap<(String, String), (u64, String)>,
@@ -197,6 +199,9 @@ impl TraceRows {
                 true => Vec::new(),
                 false => self.push_comparisons(&plan, row, trace, &mut scores, &mut details)?,
             };
+            if self.rules.reads_spans() {
+                self.counts.without_spans += u64::from(plan.span_digest(row).is_none());
+            }
             let of_spans = self.of_spans.push(
                 (&plan, row),
                 trace,
