@@ -10,10 +10,11 @@ loop_detection. Needs pyarrow (`pip install pyarrow`), nothing else.
 For each metric it prints two areas under the curve: the share of pairs of a session with the label and one without
 in which the former has the lower score, ties counting half; 0.5 is chance. Long sessions have more time to go
 wrong and to repeat themselves, so the first area takes pairs of sessions with equally many traces alone. A session
-has the mean of its traces' scores, and the score of its last trace; the script shows both.
+has the score of its last trace (for `stuck`, which looks at the session so far, that of the whole session), the lowest one
+of its traces, and their mean; the script shows all three.
 
-A whole table: nightmill score hotpotqa.parquet --metrics stuck,loop_detection --out run
-               python3 scripts/label_auc.py run hotpotqa.parquet label_outcome=halted
+For example: nightmill score hotpotqa.parquet --metrics stuck,loop_detection --out run
+             python3 scripts/label_auc.py run hotpotqa.parquet label_outcome=halted
 """
 
 import collections
@@ -73,7 +74,11 @@ def main():
 
     print(f"{os.path.basename(traces)}: {column} = {values}")
     for metric in metrics:
-        for of_session, name in ((lambda all: sum(all) / len(all), "mean"), (lambda all: all[-1], "last")):
+        for of_session, name in (
+            (lambda scores: scores[-1], "last"),
+            (min, "min "),
+            (lambda scores: sum(scores) / len(scores), "mean"),
+        ):
             found = []
             for rows in sessions.values():
                 scores = [scored.get(row["trace_id"], {}).get(metric) for row in rows]

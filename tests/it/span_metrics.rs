@@ -64,7 +64,7 @@ impl Place {
                 )
             })
             .collect();
-        found.sort();
+        found.sort_by(|a, b| a.0.cmp(&b.0));
         found
     }
 
