@@ -141,6 +141,9 @@ fn source(path: &Path) -> Arc<TraceSource> {
         input: true,
         output: true,
         compared: false,
+        spans: false,
+        spans_required: false,
+        output_digest: false,
         session_required: true,
         signals: Vec::new(),
     };
@@ -188,6 +191,7 @@ fn plan(
             given_signals: Vec::new(),
             coherence: true,
             comparing: [None; 3],
+            digests: nightmill::engine::Digests::default(),
             loop_detection: true,
         };
         let frame = plan.scored(&context).await.unwrap();

@@ -142,7 +142,7 @@ pub(super) fn of_scoring(
             "no metric of this run embeds texts, so this has no effect; leave it out",
         );
     }
-    if given.has("text_mode") && rules.only_compares() {
+    if given.has("text_mode") && rules.needs_no_model() && !rules.reads_output() {
         return refuse(
             "text_mode",
             "no metric of this run embeds texts, and documents are compared as they are, so this has no effect; leave it out",

@@ -151,7 +151,7 @@ fn registered(json: bool) -> Result<String, AnyError> {
                     "name": m.name,
                     "level": m.level.name(),
                     "method": m.method.name(),
-                    "default_threshold": m.default_threshold,
+                    "default_threshold": m.has_scores().then_some(m.default_threshold),
                     "inputs": m.inputs,
                     "meaning": m.meaning,
                 })
@@ -162,11 +162,14 @@ fn registered(json: bool) -> Result<String, AnyError> {
     let mut text = String::new();
     for m in ALL {
         text.push_str(&format!(
-            "{}\n  level {}, method {}, default threshold {}\n  from {}\n  {}\n",
+            "{}\n  level {}, method {}, {}\n  from {}\n  {}\n",
             m.name,
             m.level.name(),
             m.method.name(),
-            m.default_threshold,
+            match m.has_scores() {
+                true => format!("default threshold {}", m.default_threshold),
+                false => "no score and no threshold".to_owned(),
+            },
             m.inputs.join(", "),
             m.meaning
         ));

@@ -6,15 +6,17 @@ mod loop_record;
 mod plan;
 mod session;
 mod sql_table;
+mod stuck_record;
 mod tap;
 mod trace_table;
 
 pub use comparison_record::unpack_comparison_record;
 pub use functions::{FunctionDoc, documented};
 pub use loop_record::unpack_loop_record;
-pub use plan::{ScorePlan, SessionPlan, for_each_batch, given_signals};
+pub use plan::{Digests, ScorePlan, SessionPlan, for_each_batch, given_signals};
 pub use session::{EngineOptions, engine_session};
 pub use sql_table::{CheckFile, FilesAsTables};
+pub use stuck_record::{StuckRecord, unpack_stuck_record};
 pub use tap::Tap;
 pub use trace_table::traces_table;
 

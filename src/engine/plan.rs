@@ -37,6 +37,28 @@ pub struct ScorePlan {
     /// Hold outputs against expected ones: for each of [`Comparing::ALL`] its threshold, none where it is not computed.
     /// Without any, there is no column for it.
     pub comparing: [Option<f64>; 3],
+    /// What the traces say of their spans and outputs for metrics of spans. Without any, there is no column for it.
+    pub digests: Digests,
+}
+
+/// Columns of digests that a plan has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Digests {
+    /// `span_digest`.
+    pub spans: bool,
+    /// `output_digest`.
+    pub output: bool,
+    /// `stuck_record`: what the session so far says of a trace.
+    pub of_sessions: bool,
+}
+
+impl Digests {
+    /// Those that traces come with.
+    fn read(self) -> impl Iterator<Item = &'static str> {
+        let all = [(self.spans, "span_digest"), (self.output, "output_digest")];
+        all.into_iter()
+            .filter_map(|(wanted, name)| wanted.then_some(name))
+    }
 }
 
 const COLUMNS: [&str; 7] = [
@@ -152,8 +174,8 @@ impl ScorePlan {
     ///
     /// Columns: `trace_id` (canonical), `shown_id` (as it was given), labels, `input_position` and
     /// `output_position` (where the texts are), the raw
-    /// `coherence_gap` and `loop_record`, where outputs are compared the raw `comparison_record`, the four signals, and
-    /// which of them were given.
+    /// `coherence_gap` and `loop_record`, where outputs are compared the raw `comparison_record`, the digests and
+    /// `stuck_record` where spans are looked at, the four signals, and which of them were given.
     ///
     /// # Errors
     /// DataFusion's.
@@ -198,8 +220,13 @@ impl ScorePlan {
             (Some(record), false) => format!(", {record} AS comparison_record"),
             (Some(_), true) => ", actual, expected".to_owned(),
         };
+        let digests: String = self
+            .digests
+            .read()
+            .map(|name| format!(", {name}"))
+            .collect();
         let mut sql = format!(
-            "WITH embedded AS (SELECT position, trace_id, {columns}, {input} AS input_text, {output} AS output_text{compared} FROM traces)"
+            "WITH embedded AS (SELECT position, trace_id, {columns}, {input} AS input_text, {output} AS output_text{compared}{digests} FROM traces)"
         );
         let mut from = "embedded";
         let mut places = "position AS input_position, position AS output_position";
@@ -219,6 +246,7 @@ impl ScorePlan {
             if record.is_some() {
                 columns.extend([("actual", ReplacesIfThere), ("expected", ReplacesIfThere)]);
             }
+            columns.extend(self.digests.read().map(|name| (name, ReplacesIfThere)));
             let rows = merged(
                 "embedded",
                 &columns,
@@ -253,7 +281,7 @@ impl ScorePlan {
             false => format!("FROM signals RIGHT JOIN {from} t ON signals.trace_id = t.trace_id"),
         };
         sql.push_str(&format!(
-            ", joined AS (SELECT t.trace_id, {}, {places}, input_text, output_text{compared}, \
+            ", joined AS (SELECT t.trace_id, {}, {places}, input_text, output_text{compared}{digests}, \
                {} AS confidence, {} AS tool_correctness, {} AS given_coherence, {} AS given_loop_detection {join})",
             COLUMNS.map(|c| format!("t.{c}")).join(", "),
             given("confidence"),
@@ -272,10 +300,28 @@ impl ScorePlan {
             true => "coalesce(given_coherence, coherence_of_gap(coherence_gap))",
             false => "given_coherence",
         };
+        // A trace without session is one of its own.
+        let digest = |wanted: bool, name: &'static str| match wanted {
+            true => name,
+            false => "CAST(NULL AS BYTEA)",
+        };
+        let stuck = match self.digests.of_sessions {
+            true => format!(
+                ", stuck_record({}, {}, session_id IS NULL) OVER \
+                 (PARTITION BY session_id, project_id ORDER BY started_at, started_at_nanos, trace_id) AS stuck_record",
+                digest(self.digests.spans, "span_digest"),
+                digest(self.digests.output, "output_digest"),
+            ),
+            false => String::new(),
+        };
+        let stuck_record = match self.digests.of_sessions {
+            true => ", stuck_record",
+            false => "",
+        };
         sql.push_str(&format!(
-            ", looped AS (SELECT *, {loops} AS loop_record FROM joined), \
+            ", looped AS (SELECT *, {loops} AS loop_record{stuck} FROM joined), \
              gaps AS (SELECT *, {gap} AS coherence_gap FROM looped) \
-             SELECT trace_id, {SHOWN_ID}, {labels}, input_position, output_position, coherence_gap, loop_record{carried}, \
+             SELECT trace_id, {SHOWN_ID}, {labels}, input_position, output_position, coherence_gap, loop_record{carried}{digests}{stuck_record}, \
                confidence, coalesce(given_loop_detection, loop_score(loop_record)) AS loop_detection, \
                tool_correctness, {coherence} AS coherence, \
                given_coherence IS NOT NULL AS coherence_given, given_loop_detection IS NOT NULL AS loop_detection_given \

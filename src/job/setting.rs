@@ -154,7 +154,7 @@ fn member<M: Member>(given: &Given, name: &str) -> Result<M, SettingsError> {
 
 settings! {
     Main {
-        /// Metrics to compute, or all that need only traces [default: those that need no judge either]
+        /// Metrics to compute; all: those that need only traces; spans: those that look at spans [default: those that need no judge either]
         metrics("METRIC,..."): Option<Vec<String>>,
         /// A model folder in sentence-transformers layout [default: the model inside the program]
         model("DIR"): Option<PathBuf>,

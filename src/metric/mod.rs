@@ -23,7 +23,9 @@ mod registry;
 mod rules;
 mod shared_stages;
 mod signals;
+pub mod spans;
 mod step_efficiency;
+pub mod stuck;
 mod task_completion;
 pub mod tone;
 mod tool_correctness;
@@ -33,7 +35,7 @@ pub use judged_metric::{Judged, JudgedMetric, SYSTEM_MESSAGE, Stage, Step};
 pub use metadata::Metadata;
 pub use number::{clamp01, round4, stored_value};
 pub use registry::{
-    ALL, CONVERSATION, Level, Method, MetricInfo, comparing, find, judged, judged_metric,
+    ALL, CONVERSATION, Level, Method, MetricInfo, comparing, find, judged, judged_metric, of_spans,
     of_traces_alone, unjudged,
 };
 pub use rules::{Gate, Rules};

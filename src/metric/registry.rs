@@ -33,16 +33,22 @@ pub enum Method {
     Judge,
     /// By holding the output against an expected one.
     Comparison,
+    /// By counting and comparing spans and outputs.
+    Spans,
+    /// A number of the spans as it is: no score.
+    Measure,
 }
 
 impl Method {
-    /// `embedding`, `aggregate`, `judge` or `comparison`.
+    /// `embedding`, `aggregate`, `judge`, `comparison`, `spans` or `measure`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Embedding => "embedding",
             Self::Aggregate => "aggregate",
             Self::Judge => "judge",
             Self::Comparison => "comparison",
+            Self::Spans => "spans",
+            Self::Measure => "measure",
         }
     }
 }
@@ -92,6 +98,36 @@ impl MetricInfo {
             asks: None,
         }
     }
+
+    /// A metric of single traces that counts or compares spans and outputs.
+    pub(super) const fn of_spans(
+        name: &'static str,
+        inputs: &'static [&'static str],
+        meaning: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            level: Level::Trace,
+            method: Method::Spans,
+            default_threshold: DEFAULT_THRESHOLD,
+            inputs,
+            meaning,
+            asks: None,
+        }
+    }
+
+    /// A number of the spans of single traces that is no score.
+    pub(super) const fn measure(name: &'static str, meaning: &'static str) -> Self {
+        Self {
+            method: Method::Measure,
+            ..Self::of_spans(name, &["spans"], meaning)
+        }
+    }
+
+    /// Whether it gives scores, which have a threshold; all but plain numbers do.
+    pub fn has_scores(&self) -> bool {
+        self.method != Method::Measure
+    }
 }
 
 /// The metric of whole conversations: a judge reads each session once and scores it on several scales.
@@ -123,20 +159,38 @@ pub static ALL: &[&MetricInfo] = &[
     &super::factuality::INFO,
     &super::format::INFO,
     &super::tone::INFO,
+    &super::spans::TOOL_ERROR_RATE,
+    &super::spans::REPEATED_TOOL_CALLS,
+    &super::spans::EMPTY_OUTPUT,
+    &super::spans::OUTPUT_TRUNCATED,
+    &super::stuck::INFO,
+    &super::spans::LATENCY,
+    &super::spans::TOKENS,
     &super::agent_reliability::INFO,
     &super::agent_consistency::INFO,
     &CONVERSATION_INFO,
 ];
 
-/// The metrics that need nothing but the traces themselves: `--metrics all`.
+/// The metrics that need nothing but texts and sessions of traces: `--metrics all`. Not all traces have spans.
 pub fn of_traces_alone() -> impl Iterator<Item = &'static MetricInfo> {
     let all = ALL.iter().copied();
-    all.filter(|metric| metric.method != Method::Comparison)
+    all.filter(|metric| {
+        !matches!(
+            metric.method,
+            Method::Comparison | Method::Spans | Method::Measure
+        )
+    })
 }
 
 /// The metrics of a run that names none: those that need nothing but the traces, and no judge.
 pub fn unjudged() -> impl Iterator<Item = &'static MetricInfo> {
     of_traces_alone().filter(|metric| metric.method != Method::Judge)
+}
+
+/// The metrics of spans: `--metrics spans`.
+pub fn of_spans() -> impl Iterator<Item = &'static MetricInfo> {
+    let all = ALL.iter().copied();
+    all.filter(|metric| matches!(metric.method, Method::Spans | Method::Measure))
 }
 
 /// The metrics that hold an output against an expected one.

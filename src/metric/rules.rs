@@ -1,6 +1,7 @@
 //! The rules of a run: what decides a score beside the traces and the model.
 
-use super::Method;
+use super::spans::{Measure, OfSpans};
+use super::{Method, MetricInfo};
 
 /// What decides a score beside the traces and the model.
 #[derive(Clone, Debug)]
@@ -49,10 +50,57 @@ impl Rules {
             .any(|m| m.method == Method::Comparison)
     }
 
-    /// Whether all metrics that were asked for do, so that no text is embedded and no model is needed.
-    pub fn only_compares(&self) -> bool {
-        let mut metrics = self.metrics.iter().filter_map(|m| super::find(m));
-        metrics.all(|m| m.method == Method::Comparison)
+    /// The metrics that were asked for.
+    fn asked(&self) -> impl Iterator<Item = &'static MetricInfo> {
+        self.metrics.iter().filter_map(|m| super::find(m))
+    }
+
+    /// Whether all metrics that were asked for do without a model: they compare texts, or look at spans.
+    pub fn needs_no_model(&self) -> bool {
+        self.asked().all(|m| {
+            matches!(
+                m.method,
+                Method::Comparison | Method::Spans | Method::Measure
+            )
+        })
+    }
+
+    /// Whether any metric that was asked for reads the text of an output, for more than to hold it against an expected one.
+    pub fn reads_output(&self) -> bool {
+        self.asked().any(|m| match m.method {
+            Method::Comparison => false,
+            Method::Spans | Method::Measure => m.inputs.contains(&"output"),
+            _ => true,
+        })
+    }
+
+    /// Metrics of spans that were asked for.
+    pub fn of_spans(&self) -> impl Iterator<Item = OfSpans> {
+        let all = OfSpans::ALL.into_iter();
+        all.filter(|metric| self.wants(metric.name()))
+    }
+
+    /// Numbers of spans that were asked for.
+    pub fn measures(&self) -> impl Iterator<Item = Measure> {
+        let all = Measure::ALL.into_iter();
+        all.filter(|measure| self.wants(measure.name()))
+    }
+
+    /// Whether any metric that was asked for looks at spans.
+    pub fn reads_spans(&self) -> bool {
+        let spans = |m: &MetricInfo| m.inputs.contains(&"spans");
+        self.asked().any(|m| spans(m))
+    }
+
+    /// Whether any of them has nothing to say without spans.
+    pub fn requires_spans(&self) -> bool {
+        self.asked().any(|m| m.inputs == ["spans"])
+    }
+
+    /// Whether any metric of spans that was asked for looks at the output.
+    pub fn digests_output(&self) -> bool {
+        self.of_spans()
+            .any(|metric| matches!(metric, OfSpans::EmptyOutput | OfSpans::Stuck))
     }
 
     /// The threshold in force for a metric.

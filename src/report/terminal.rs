@@ -320,6 +320,12 @@ fn write_problems(out: &mut String, s: &Summary, paint: Paint) -> std::fmt::Resu
             compared.collect::<Vec<_>>().join(", no "),
         ));
     }
+    if s.traces_without_spans > 0 {
+        lines.push(format!(
+            "{} no spans: what metrics need of them is null, and in no mean",
+            counted(s.traces_without_spans, "trace has", "traces have"),
+        ));
+    }
     for (metric, count) in &s.sessions_without_evidence {
         lines.push(format!(
             "{} with nothing to make {metric} of{}",

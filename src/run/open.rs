@@ -16,7 +16,8 @@ pub use judge_file::JudgeFile;
 pub use judges::{judge_model, ledger, named, prices, questions, sample_seed, suite};
 
 use crate::job::{Given, Job, NoEvidence, RequestRecord, SettingsError};
-use crate::metric::{ALL, CONVERSATION, Gate, Rules, SignalWeights};
+use crate::metric::spans::SPANS;
+use crate::metric::{ALL, CONVERSATION, Gate, Rules, SignalWeights, of_spans};
 use crate::run::inputs::text_mode;
 use crate::run::{
     CacheChoice, EngineRequest, ImportRequest, JudgeRequest, PageWriter, ScoreRequest, TurnsRequest,
@@ -35,6 +36,17 @@ fn metric_name(setting: &str, name: &str) -> Result<String, SettingsError> {
         None => wrong(format!(
             "--{setting} {name}: no such metric{}; `nightmill metrics` lists them",
             crate::text::nearest(name, ALL.iter().map(|m| m.name))
+        )),
+    }
+}
+
+/// The name of a metric that has scores: a plain number is neither good nor bad.
+fn scored_metric(setting: &str, name: &str) -> Result<String, SettingsError> {
+    let name = metric_name(setting, name)?;
+    match crate::metric::find(&name).is_some_and(crate::metric::MetricInfo::has_scores) {
+        true => Ok(name),
+        false => wrong(format!(
+            "--{setting} {name}: this is a plain number, without score and threshold; look at its column in the table traces"
         )),
     }
 }
@@ -64,9 +76,14 @@ pub fn rules(job: &Job) -> Result<Rules, SettingsError> {
         Some(names) => {
             let mut chosen = Vec::new();
             for name in names {
-                let name = metric_name("metrics", name)?;
-                if !chosen.contains(&name) {
-                    chosen.push(name);
+                let names = match name == SPANS {
+                    true => of_spans().map(|m| m.name.to_owned()).collect(),
+                    false => vec![metric_name("metrics", name)?],
+                };
+                for name in names {
+                    if !chosen.contains(&name) {
+                        chosen.push(name);
+                    }
                 }
             }
             chosen
@@ -76,7 +93,7 @@ pub fn rules(job: &Job) -> Result<Rules, SettingsError> {
     within_unit("threshold", thresholds)?;
     let mut thresholds = thresholds
         .iter()
-        .map(|(name, value)| Ok((metric_name("threshold", name)?, *value)))
+        .map(|(name, value)| Ok((scored_metric("threshold", name)?, *value)))
         .collect::<Result<BTreeMap<_, _>, SettingsError>>()?;
     // The bar of a verdict and the threshold of its metric are one; the flag wins over the file.
     if let Some(path) = &job.judge_config
@@ -106,7 +123,7 @@ pub fn rules(job: &Job) -> Result<Rules, SettingsError> {
     let gates = gates
         .iter()
         .map(|(name, minimum)| {
-            let metric = metric_name("fail-under", name)?;
+            let metric = scored_metric("fail-under", name)?;
             let minimum = *minimum;
             match metrics.contains(&metric) {
                 true => Ok(Gate { metric, minimum }),

@@ -12,6 +12,7 @@ use super::trace_rows::TraceCounts;
 use super::{EngineRequest, Retry, load_service, worst};
 use crate::embed::{EmbeddingCounts, EmbeddingService};
 use crate::job::RequestRecord;
+use crate::metric::spans::OfSpans;
 use crate::metric::{ALL, CONVERSATION, Rules};
 use crate::model::Model;
 use crate::output::{Distributions, RunDirectory, RunError, manifest};
@@ -164,9 +165,13 @@ fn make(
     let columns = TraceColumns {
         input: rules.computes("coherence"),
         // A document that is only compared is read as it is.
-        output: !rules.only_compares(),
+        output: rules.reads_output(),
         compared: rules.compares(),
+        spans: rules.reads_spans(),
+        spans_required: rules.requires_spans(),
+        output_digest: rules.digests_output(),
         session_required: rules.wants("loop_detection")
+            || rules.of_spans().any(OfSpans::is_of_sessions)
             || rules.wants_sessions()
             || rules.wants(CONVERSATION),
         signals: Vec::new(),
@@ -211,7 +216,7 @@ fn make(
     making.stages.end("open and check");
 
     let mut service = None;
-    if !rules.only_compares() {
+    if !rules.needs_no_model() {
         progress.enter("loading the model");
         let loaded = load_service(&request.engine, &run.work())?;
         let _ = progress.service.set(Arc::clone(&loaded));
@@ -413,7 +418,9 @@ fn summarise(
             traces.traces
         ))
     })?;
-    let computed = ALL.iter().filter(|m| rules.computes(m.name));
+    let computed = ALL
+        .iter()
+        .filter(|m| m.has_scores() && rules.computes(m.name));
     let share = |part: u64, whole: u64| {
         (whole > 0).then(|| crate::metric::round4(part as f64 / whole as f64))
     };
@@ -429,6 +436,7 @@ fn summarise(
         failed_signals: traces.failed_signals,
         pending_signals: traces.pending_signals,
         traces_without_expected: traces.without_expected,
+        traces_without_spans: traces.without_spans,
         sessions_without_evidence: sessions.without_evidence.clone(),
         evidence_required: rules.null_without_evidence,
         texts: embedding.texts,

@@ -12,11 +12,13 @@ use crate::conversation::from_traces::ChosenSession;
 use crate::conversation::{Conversations, judge_all};
 use crate::embed::EmbeddingService;
 use crate::engine::{
-    EngineOptions, ScorePlan, SessionPlan, Tap, engine_session, for_each_batch, traces_table,
+    Digests, EngineOptions, ScorePlan, SessionPlan, Tap, engine_session, for_each_batch,
+    traces_table,
 };
 use crate::judge::JudgeService;
 use crate::metric::SIGNALS;
 use crate::metric::compared::Comparing;
+use crate::metric::spans::OfSpans;
 use crate::output::score_rows::ModelLabel;
 use crate::output::{RunDirectory, RunError};
 use crate::run::ScoreRequest;
@@ -110,7 +112,7 @@ impl Passes<'_> {
         source: Arc<TraceSource>,
         given: &GivenSignals,
         (coherence, loop_detection): (bool, bool),
-        comparing: [Option<f64>; 3],
+        (comparing, digests): ([Option<f64>; 3], Digests),
     ) -> Result<(SessionContext, DataFrame), RunError> {
         let (request, rules) = (self.request, &self.request.rules);
         let context = engine_session(&EngineOptions {
@@ -133,6 +135,7 @@ impl Passes<'_> {
             coherence,
             loop_detection,
             comparing,
+            digests,
         };
         let frame = plan.scored(&context).await?;
         Ok((context, frame))
@@ -254,6 +257,9 @@ impl Passes<'_> {
             input: signals.0,
             output: true,
             compared: false,
+            spans: false,
+            spans_required: false,
+            output_digest: false,
             session_required: false,
             signals: Vec::new(),
         };
@@ -273,7 +279,7 @@ impl Passes<'_> {
                 Arc::new(source),
                 given,
                 signals,
-                [None; 3],
+                ([None; 3], Digests::default()),
             )
             .await?;
         let condition = frame.parse_sql_expr(condition).map_err(wrong)?;
@@ -312,8 +318,13 @@ impl Passes<'_> {
             let name = metric.name();
             rules.wants(name).then(|| rules.threshold(name))
         });
+        let digests = Digests {
+            spans: rules.reads_spans(),
+            output: rules.digests_output(),
+            of_sessions: rules.of_spans().any(OfSpans::is_of_sessions),
+        };
         let (context, frame) = self
-            .scored(run.work(), source, given, signals, comparing)
+            .scored(run.work(), source, given, signals, (comparing, digests))
             .await?;
         let scored = frame.create_physical_plan().await?;
         tracing::debug!(plan = %datafusion::physical_plan::displayable(scored.as_ref()).indent(false), "plan of traces");

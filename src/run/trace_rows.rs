@@ -3,6 +3,7 @@
 mod plan_columns;
 mod recent_ids;
 mod scored;
+mod span_rows;
 mod table;
 
 use std::collections::{BTreeMap, HashSet};
@@ -17,6 +18,7 @@ use plan_columns::PlanColumns;
 pub(super) use plan_columns::column;
 use recent_ids::RecentIds;
 use scored::{Labels, Scored, push_compared, push_member, push_reused};
+use span_rows::SpanMetrics;
 use table::{TraceColumns, comparing, traces_schema};
 
 use crate::engine::{unpack_comparison_record, unpack_loop_record};
@@ -45,6 +47,8 @@ pub(super) struct TraceCounts {
     pub pending_signals: u64,
     /// Traces without an expected text, where outputs are compared with one.
     pub without_expected: u64,
+    /// Traces without spans, where metrics look at them.
+    pub without_spans: u64,
     pub distributions: Distributions,
     /// How often a metric failed with a code, and the reason of the first time.
     failures: BTreeMap<(String, String), (u64, String)>,
@@ -94,6 +98,7 @@ pub(super) struct TraceRows {
     judgements: Option<Judgements>,
     /// Metrics that compare outputs with expected texts.
     comparing: Vec<Comparing>,
+    of_spans: SpanMetrics,
     session: RecentIds,
     counts: TraceCounts,
 }
@@ -128,6 +133,7 @@ impl TraceRows {
             given,
             judgements,
             comparing: comparing(rules).collect(),
+            of_spans: SpanMetrics::of(rules),
             session: RecentIds::new(rules.window),
             counts: TraceCounts::default(),
         })
@@ -193,6 +199,17 @@ impl TraceRows {
                 true => Vec::new(),
                 false => self.push_comparisons(&plan, row, trace, &mut scores, &mut details)?,
             };
+            if self.rules.reads_spans() {
+                self.counts.without_spans += u64::from(plan.span_digest(row).is_none());
+            }
+            let of_spans = self.of_spans.push(
+                (&plan, row),
+                trace,
+                &self.rules,
+                &mut self.counts.distributions,
+                &mut scores,
+                &mut details,
+            )?;
             let judgements = match &self.judgements {
                 None => Vec::new(),
                 Some(store) => store
@@ -217,7 +234,7 @@ impl TraceRows {
                 _ => Status::Failed,
             };
             let risk = step_risk(&plan.signals(row), &self.rules.weights);
-            traces.push(&judgements, &compared, risk, ended, &details);
+            traces.push(&judgements, (&compared, &of_spans), risk, ended, &details);
         }
         Ok((traces.finish(batch, &self.rules)?, scores.finish()?))
     }

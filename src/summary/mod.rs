@@ -54,6 +54,9 @@ pub struct Summary {
     /// Traces without an expected text, which metrics that compare with one can't score.
     #[serde(skip_serializing_if = "is_zero")]
     pub traces_without_expected: u64,
+    /// Traces without spans, where metrics look at them.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub traces_without_spans: u64,
     /// Non-empty texts seen.
     pub texts: u64,
     /// Distinct texts among them.

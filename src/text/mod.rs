@@ -9,6 +9,7 @@ mod moment;
 mod nearest;
 mod serialise;
 mod word_set;
+mod word_sketch;
 
 pub use content::content_of;
 pub use identity::TextId;
@@ -18,6 +19,7 @@ pub(crate) use moment::{instant, optional_instant};
 pub(crate) use nearest::nearest;
 pub use serialise::{push_json_string, push_number, to_text};
 pub use word_set::{WordSet, jaccard_of_texts, words};
+pub use word_sketch::{SKETCH, WordSketch, text_hash};
 
 /// Which text of a JSON cell is embedded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

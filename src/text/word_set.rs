@@ -114,7 +114,7 @@ impl WordSet {
     }
 }
 
-fn hash(word: &str) -> u64 {
+pub(super) fn hash(word: &str) -> u64 {
     let mut first = [0u8; 8];
     first.copy_from_slice(&blake3::hash(word.as_bytes()).as_bytes()[..8]);
     u64::from_le_bytes(first)

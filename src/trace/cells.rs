@@ -6,14 +6,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, Float64Builder, Int16Builder, RecordBatch, StringBuilder, StringViewBuilder,
-    TimestampMicrosecondBuilder, UInt64Builder,
+    ArrayRef, BinaryBuilder, Float64Builder, Int16Builder, RecordBatch, StringBuilder,
+    StringViewBuilder, TimestampMicrosecondBuilder, UInt64Builder,
 };
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 
+use super::digest::{OutputDigest, SpanDigest};
 use super::quarantine::{Code, Quarantine};
-use super::schema::{TextEncoding, TraceColumns};
+use super::schema::{SPANS, TextEncoding, TraceColumns};
 use super::trace_id::canonical_trace_id;
 use crate::text::{Json, TextMode, content_of, to_text};
 
@@ -48,6 +49,7 @@ pub(super) struct Row<'a> {
     pub input: TextCell<'a>,
     pub output: TextCell<'a>,
     pub expected: TextCell<'a>,
+    pub spans: TextCell<'a>,
     pub signals: &'a [Option<f64>],
 }
 
@@ -85,6 +87,8 @@ pub(super) struct BatchBuilder {
     output: Option<StringViewBuilder>,
     /// Output and expected text to compare.
     compared: Option<[StringViewBuilder; 2]>,
+    span_digest: Option<BinaryBuilder>,
+    output_digest: Option<BinaryBuilder>,
     signals: Vec<Float64Builder>,
     text_mode: TextMode,
     /// The traces wanted; none wants all.
@@ -131,6 +135,8 @@ impl BatchBuilder {
             compared: columns
                 .compared
                 .then(|| [StringViewBuilder::new(), StringViewBuilder::new()]),
+            span_digest: columns.spans.then(BinaryBuilder::new),
+            output_digest: columns.output_digest.then(BinaryBuilder::new),
             signals: columns
                 .signals
                 .iter()
@@ -204,8 +210,13 @@ impl BatchBuilder {
         let environment = row.environment.as_deref().map(String::from_utf8_lossy);
         let text = |column: &'static str, cell| self.text(column, cell, Shape::ToEmbed);
         let input = text("input", &row.input)?;
-        let output = match &self.output {
-            Some(_) => text("output", &row.output)?,
+        let output = match self.output.is_some() || self.output_digest.is_some() {
+            true => text("output", &row.output)?,
+            false => None,
+        };
+        let output_digest = output.as_deref().map(OutputDigest::of);
+        let span_digest = match &self.span_digest {
+            Some(_) => spans(&row.spans)?,
             None => None,
         };
         let compared = match &self.compared {
@@ -262,6 +273,14 @@ impl BatchBuilder {
         for (builder, text) in builders.zip(compared) {
             self.bytes += text.as_deref().map_or(0, str::len);
             builder.append_option(text);
+        }
+        if let Some(builder) = &mut self.span_digest {
+            let bytes = span_digest.map(|digest| digest.to_bytes());
+            self.bytes += bytes.as_ref().map_or(0, Vec::len);
+            builder.append_option(bytes);
+        }
+        if let Some(builder) = &mut self.output_digest {
+            builder.append_option(output_digest.map(|digest| digest.to_bytes()));
         }
         for (builder, signal) in self.signals.iter_mut().zip(row.signals) {
             let finite = signal.filter(|s| s.is_finite());
@@ -335,10 +354,48 @@ impl BatchBuilder {
         {
             columns.push(Arc::new(texts.finish()));
         }
+        for mut digests in [self.span_digest, self.output_digest].into_iter().flatten() {
+            columns.push(Arc::new(digests.finish()));
+        }
         for mut signal in self.signals {
             columns.push(Arc::new(signal.finish()));
         }
         RecordBatch::try_new(self.schema, columns)
+    }
+}
+
+/// The digest of a cell of spans; none of one without spans.
+fn spans(cell: &TextCell<'_>) -> Result<Option<SpanDigest>, Rejected> {
+    let rejected = |code, reason| Rejected {
+        column: SPANS,
+        code,
+        reason,
+    };
+    let parsed = match cell {
+        TextCell::Null => return Ok(None),
+        TextCell::Value(value) => {
+            return digest_of(value).map_err(|e| rejected(Code::InvalidValue, e));
+        }
+        TextCell::Bad(reason) => return Err(rejected(Code::InvalidValue, reason.clone())),
+        TextCell::Bytes(bytes, _) if bytes.trim_ascii().is_empty() => return Ok(None),
+        TextCell::Bytes(bytes, _) if bytes.len() > LONGEST_TEXT => {
+            let reason = format!(
+                "{} bytes of spans, and at most {LONGEST_TEXT} are read",
+                bytes.len()
+            );
+            return Err(rejected(Code::TooLong, reason));
+        }
+        TextCell::Bytes(bytes, _) => {
+            crate::text::parse(bytes).map_err(|e| rejected(Code::InvalidJson, e.to_string()))?
+        }
+    };
+    digest_of(&parsed).map_err(|e| rejected(Code::InvalidValue, e))
+}
+
+fn digest_of(spans: &Json) -> Result<Option<SpanDigest>, String> {
+    match spans {
+        Json::Null => Ok(None),
+        spans => SpanDigest::of(spans),
     }
 }
 

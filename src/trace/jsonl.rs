@@ -11,7 +11,7 @@ use std::path::Path;
 use super::TraceError;
 use super::cells::{Row, TextCell, moment_of_text};
 use super::quarantine::Code;
-use super::schema::{ColumnMap, TextEncoding, TraceColumns, missing_column};
+use super::schema::{ColumnMap, SPANS, TextEncoding, TraceColumns, missing_column};
 use crate::text::{Json, parse_members};
 
 /// A longer line is set aside; it would only fill the memory.
@@ -156,8 +156,9 @@ pub(super) fn check_columns(
         ("started_at", true),
         ("session_id", wanted.session_required),
         ("input", wanted.input),
-        ("output", wanted.output || wanted.compared),
+        ("output", wanted.reads_output()),
         ("expected", wanted.compared),
+        (SPANS, wanted.spans && wanted.spans_required),
     ];
     let missing = needed
         .iter()
@@ -258,8 +259,13 @@ impl Line {
             name: label("name"),
             environment: label("environment"),
             input: text(wanted.input, "input"),
-            output: text(wanted.output || wanted.compared, "output"),
+            output: text(wanted.reads_output(), "output"),
             expected: text(wanted.compared, "expected"),
+            spans: match self.member(map.column(SPANS)) {
+                _ if !wanted.spans => TextCell::Null,
+                Json::String(text) => TextCell::Bytes(text.as_bytes(), TextEncoding::Json),
+                other => TextCell::Value(other.clone()),
+            },
             signals,
         }
     }

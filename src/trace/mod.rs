@@ -4,6 +4,7 @@
 //! without being counted.
 
 mod cells;
+mod digest;
 mod discover;
 mod document;
 mod duplicates;
@@ -24,6 +25,7 @@ mod undeclared_json;
 
 use std::path::PathBuf;
 
+pub use digest::{CALLS_KEPT, CallDigest, OutputDigest, SpanDigest};
 pub use discover::{SourceFile, SourceFormat, discover};
 pub use document::{DocumentSource, Members, TraceDocument, label, merge_documents};
 pub use duplicates::{RepeatedIds, Repeats, repeated_trace_ids};

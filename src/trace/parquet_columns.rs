@@ -9,7 +9,7 @@ use parquet::schema::types::{SchemaDescriptor, Type};
 
 use super::TraceError;
 use super::native;
-use super::schema::{CANONICAL, ColumnMap, TextEncoding, TraceColumns, missing_column};
+use super::schema::{CANONICAL, ColumnMap, SPANS, TextEncoding, TraceColumns, missing_column};
 
 /// Where each canonical column is in the file's schema.
 #[derive(Default)]
@@ -23,6 +23,7 @@ pub(super) struct FoundColumns {
     pub input: Option<(usize, TextEncoding)>,
     pub output: Option<(usize, TextEncoding)>,
     pub expected: Option<(usize, TextEncoding)>,
+    pub spans: Option<(usize, TextEncoding)>,
     pub signals: Vec<Option<usize>>,
 }
 
@@ -37,7 +38,9 @@ impl FoundColumns {
             self.environment,
         ]
         .into_iter()
-        .chain([self.input, self.output, self.expected].map(|text| text.map(|(i, _)| i)))
+        .chain(
+            [self.input, self.output, self.expected, self.spans].map(|text| text.map(|(i, _)| i)),
+        )
         .chain(self.signals.iter().copied())
         .flatten()
     }
@@ -98,6 +101,8 @@ pub(super) fn find_columns(
     let wanted_names = CANONICAL
         .iter()
         .filter(|canonical| **canonical != "expected" || wanted.compared);
+    let spans = [SPANS].iter().filter(|_| wanted.spans);
+    let wanted_names = wanted_names.chain(spans);
     let wanted_names = wanted_names.map(|canonical| map.column(canonical));
     for name in wanted_names.chain(wanted.signals.iter().map(String::as_str)) {
         if present.iter().filter(|p| *p == name).count() > 1 {
@@ -182,6 +187,19 @@ pub(super) fn find_columns(
         };
         Ok(Some((at, encoding)))
     };
+    let spans = || -> Result<Option<(usize, TextEncoding)>, TraceError> {
+        let at = match wanted.spans_required {
+            true => required(SPANS)?,
+            false => optional(SPANS)?,
+        };
+        let Some(at) = at else { return Ok(None) };
+        let encoding = match data_type(at) {
+            DataType::BinaryView => TextEncoding::Json,
+            other if native::is_native(other) => TextEncoding::Native,
+            _ => return Err(wrong(at, "a list of structs, or JSON text")),
+        };
+        Ok(Some((at, encoding)))
+    };
     for (canonical, column) in map.mapped_of_documents() {
         let in_partition = partition.iter().any(|(key, _)| key == column);
         if !in_partition && !present.iter().any(|name| name == column) {
@@ -218,12 +236,16 @@ pub(super) fn find_columns(
         name: optional("name")?.filter(|&at| label(data_type(at))),
         environment: optional("environment")?.filter(|&at| label(data_type(at))),
         input: if wanted.input { text("input")? } else { None },
-        output: match wanted.output || wanted.compared {
+        output: match wanted.reads_output() {
             true => text("output")?,
             false => None,
         },
         expected: match wanted.compared {
             true => text("expected")?,
+            false => None,
+        },
+        spans: match wanted.spans {
+            true => spans()?,
             false => None,
         },
         signals: Vec::new(),

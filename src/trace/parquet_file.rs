@@ -442,6 +442,7 @@ impl ParquetFile {
             input: text(self.columns.input),
             output: text(self.columns.output),
             expected: text(self.columns.expected),
+            spans: text(self.columns.spans),
             signals,
         })
     }
@@ -470,6 +471,7 @@ pub(super) struct FoundBatch<'b> {
     input: Option<(&'b ArrayRef, TextEncoding)>,
     output: Option<(&'b ArrayRef, TextEncoding)>,
     expected: Option<(&'b ArrayRef, TextEncoding)>,
+    spans: Option<(&'b ArrayRef, TextEncoding)>,
     signals: Vec<Option<ArrayRef>>,
 }
 
@@ -494,6 +496,7 @@ impl FoundBatch<'_> {
             input: text_cell(self.input, row),
             output: text_cell(self.output, row),
             expected: text_cell(self.expected, row),
+            spans: text_cell(self.spans, row),
             signals,
         }
     }

@@ -25,6 +25,9 @@ pub const CANONICAL: &[&str] = &[
 /// Those of them that hold texts.
 const TEXTS: [&str; 3] = ["input", "output", "expected"];
 
+/// The column of spans.
+pub(super) const SPANS: &str = "spans";
+
 /// Further members of a trace, which judges and filters look at; they can be mapped too.
 const OF_DOCUMENTS: &[&str] = &[
     "status", "ended_at", "user_id", "release", "tags", "model", "error", "metadata", "spans",
@@ -39,6 +42,12 @@ pub struct TraceColumns {
     pub output: bool,
     /// Read `output` and `expected` as texts to compare: documents as they are, whatever the text mode.
     pub compared: bool,
+    /// Read `spans` and reduce them to their digest.
+    pub spans: bool,
+    /// `spans` must be there, as far as they are read (they may be null in rows).
+    pub spans_required: bool,
+    /// Reduce `output` to its digest.
+    pub output_digest: bool,
     /// `session_id` must be there (it may be null in rows).
     pub session_required: bool,
     /// Numeric columns to read beside: trace signals, by name.
@@ -52,19 +61,29 @@ impl TraceColumns {
             input: false,
             output: false,
             compared: false,
+            spans: false,
+            spans_required: false,
+            output_digest: false,
             session_required: false,
             signals: Vec::new(),
         }
+    }
+
+    /// Whether `output` is read at all.
+    pub(super) fn reads_output(&self) -> bool {
+        self.output || self.compared || self.output_digest
     }
 
     /// The columns of a file that may be read.
     pub(super) fn names<'c>(&'c self, map: &'c ColumnMap) -> Vec<&'c str> {
         let canonical = CANONICAL.iter().filter(|name| match **name {
             "input" => self.input,
-            "output" => self.output || self.compared,
+            "output" => self.reads_output(),
             "expected" => self.compared,
             _ => true,
         });
+        let spans = [SPANS].into_iter().filter(|_| self.spans);
+        let canonical = canonical.copied().chain(spans);
         let canonical = canonical.map(|name| map.column(name));
         canonical
             .chain(self.signals.iter().map(String::as_str))
@@ -234,6 +253,7 @@ pub(super) fn missing_column(
 /// | `name`, `environment` | as found |
 /// | `input`, `output` | text; null and JSON null are null |
 /// | `actual`, `expected` | output and expected text to compare; null and JSON null are null |
+/// | `span_digest`, `output_digest` | bytes, see [`super::SpanDigest`] and [`super::OutputDigest`]; null where there are no spans, or no output |
 /// | signals | Float64, NaN read as null |
 pub fn canonical_schema(columns: &TraceColumns) -> SchemaRef {
     let mut fields = vec![
@@ -259,6 +279,14 @@ pub fn canonical_schema(columns: &TraceColumns) -> SchemaRef {
     ] {
         if wanted {
             fields.push(Field::new(name, DataType::Utf8View, true));
+        }
+    }
+    for (wanted, name) in [
+        (columns.spans, "span_digest"),
+        (columns.output_digest, "output_digest"),
+    ] {
+        if wanted {
+            fields.push(Field::new(name, DataType::Binary, true));
         }
     }
     for signal in &columns.signals {

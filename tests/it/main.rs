@@ -41,6 +41,7 @@ mod runs_and_monitors;
 mod scripted_judge;
 mod scripted_judge_tests;
 mod settings;
+mod span_metrics;
 mod suite_agents;
 mod suite_metrics;
 mod suites;

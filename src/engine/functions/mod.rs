@@ -6,6 +6,7 @@ mod cosine_similarity;
 mod embed;
 mod loop_detection;
 mod session_metrics;
+mod stuck;
 mod text_of;
 mod word_jaccard;
 
@@ -68,6 +69,7 @@ pub(super) fn register(context: &SessionContext, options: &EngineOptions) {
     for metric in Comparing::ALL {
         context.register_udf(ScalarUDF::from(comparison::ComparingFunction::new(metric)));
     }
+    context.register_udwf(WindowUDF::from(stuck::StuckWindow::new()));
     context.register_udwf(WindowUDF::from(loop_detection::LoopDetectionWindow::score(
         embedding.clone(),
         options.window,

@@ -34,6 +34,8 @@ pub(super) struct PlanColumns<'b> {
     loop_record: &'b BinaryArray,
     /// Only where outputs are compared.
     comparison_record: Option<&'b BinaryArray>,
+    /// Only where metrics look at spans or outputs, or at the session so far.
+    digests: [Option<&'b BinaryArray>; 3],
     pub coherence_given: &'b BooleanArray,
     pub loop_detection_given: &'b BooleanArray,
 }
@@ -42,6 +44,11 @@ impl<'b> PlanColumns<'b> {
     pub fn of(batch: &'b RecordBatch) -> Result<Self, ArrowError> {
         let text = |name| column(batch, name).map(|c| c.as_string::<i32>());
         let number = |name| column(batch, name).map(|c| c.as_primitive::<Float64Type>());
+        let bytes = |name| {
+            batch
+                .column_by_name(name)
+                .and_then(|c| c.as_binary_opt::<i32>())
+        };
         let truth = |name| column(batch, name).map(|c| c.as_boolean());
         Ok(Self {
             trace_id: text("trace_id")?,
@@ -55,9 +62,8 @@ impl<'b> PlanColumns<'b> {
             loop_detection: number("loop_detection")?,
             coherence_gap: number("coherence_gap")?,
             loop_record: column(batch, "loop_record")?.as_binary::<i32>(),
-            comparison_record: batch
-                .column_by_name("comparison_record")
-                .map(|c| c.as_binary::<i32>()),
+            comparison_record: bytes("comparison_record"),
+            digests: ["span_digest", "output_digest", "stuck_record"].map(bytes),
             coherence_given: truth("coherence_given")?,
             loop_detection_given: truth("loop_detection_given")?,
         })
@@ -94,8 +100,22 @@ impl<'b> PlanColumns<'b> {
 
     /// `None` without an expected text.
     pub fn comparison_record(&self, row: usize) -> Option<&'b [u8]> {
-        let records = self.comparison_record?;
-        records.is_valid(row).then(|| records.value(row))
+        cell(self.comparison_record, row)
+    }
+
+    /// `None` where spans were not read, and without spans.
+    pub fn span_digest(&self, row: usize) -> Option<&'b [u8]> {
+        cell(self.digests[0], row)
+    }
+
+    /// `None` where the output was not looked at, and where it is null.
+    pub fn output_digest(&self, row: usize) -> Option<&'b [u8]> {
+        cell(self.digests[1], row)
+    }
+
+    /// `None` where nobody asked for it.
+    pub fn stuck_record(&self, row: usize) -> Option<&'b [u8]> {
+        cell(self.digests[2], row)
     }
 
     /// `None` where loops were not looked for.
@@ -103,6 +123,11 @@ impl<'b> PlanColumns<'b> {
         let records = self.loop_record;
         records.is_valid(row).then(|| records.value(row))
     }
+}
+
+fn cell(cells: Option<&BinaryArray>, row: usize) -> Option<&[u8]> {
+    let cells = cells?;
+    cells.is_valid(row).then(|| cells.value(row))
 }
 
 fn value(array: &Float64Array, row: usize) -> Option<f64> {

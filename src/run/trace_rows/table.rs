@@ -9,6 +9,7 @@ use arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef, TimeUnit};
 use arrow::error::ArrowError;
 
 use super::plan_columns::column;
+use super::span_rows::{SpanMetrics, SpanValues};
 use crate::metric::agent_reliability::FLAG_ABOVE;
 use crate::metric::compared::{Compared, Comparing};
 use crate::metric::{ALL, Level, Method, Rules, SIGNALS, round4};
@@ -22,7 +23,7 @@ pub(super) fn comparing(rules: &Rules) -> impl Iterator<Item = Comparing> {
     all.filter(|metric| rules.wants(metric.name()))
 }
 
-/// The columns of a run by these rules. Only runs that compare outputs have columns for that.
+/// The columns of a run by these rules. Only runs that compare outputs, or look at spans, have columns for that.
 pub(super) fn traces_schema(rules: &Rules) -> SchemaRef {
     let number = |name| Field::new(name, DataType::Float64, true);
     let mut fields = vec![
@@ -43,6 +44,9 @@ pub(super) fn traces_schema(rules: &Rules) -> SchemaRef {
     ];
     fields.extend(judged_columns().map(number));
     fields.extend(comparing(rules).map(|metric| number(metric.name())));
+    let of_spans = SpanMetrics::of(rules);
+    fields.extend(of_spans.scores.iter().map(|metric| number(metric.name())));
+    fields.extend(of_spans.measures.iter().map(|m| number(m.name())));
     fields.extend([
         number("step_risk"),
         Field::new("flagged", DataType::Boolean, true),
@@ -79,6 +83,8 @@ const OF_THE_PLAN: [&str; 10] = [
 pub(super) struct TraceColumns {
     judged: Vec<(&'static str, Float64Builder)>,
     compared: Vec<(Comparing, Float64Builder)>,
+    /// Scores of spans, then plain numbers.
+    of_spans: Vec<Float64Builder>,
     step_risk: Float64Builder,
     flagged: BooleanBuilder,
     status: StringDictionaryBuilder<Int32Type>,
@@ -94,6 +100,11 @@ impl TraceColumns {
             compared: comparing(rules)
                 .map(|metric| (metric, Float64Builder::new()))
                 .collect(),
+            of_spans: {
+                let metrics = SpanMetrics::of(rules);
+                let columns = metrics.scores.len() + metrics.measures.len();
+                (0..columns).map(|_| Float64Builder::new()).collect()
+            },
             step_risk: Float64Builder::new(),
             flagged: BooleanBuilder::new(),
             status: StringDictionaryBuilder::new(),
@@ -105,7 +116,7 @@ impl TraceColumns {
     pub fn push(
         &mut self,
         judgements: &[Judgement],
-        compared: &[Compared],
+        (compared, of_spans): (&[Compared], &SpanValues),
         risk: Option<f64>,
         status: Status,
         details: &str,
@@ -117,6 +128,10 @@ impl TraceColumns {
         for (metric, builder) in &mut self.compared {
             let compared = compared.iter().find(|one| one.metric() == *metric);
             builder.append_option(compared.map(|one| round4(one.score())));
+        }
+        let values = of_spans.scores.iter().chain(&of_spans.measures);
+        for (builder, value) in self.of_spans.iter_mut().zip(values) {
+            builder.append_option(*value);
         }
         self.step_risk.append_option(risk.map(round4));
         self.flagged.append_option(risk.map(|r| r > FLAG_ABOVE));
@@ -134,6 +149,8 @@ impl TraceColumns {
         columns.extend(judged.map(|(_, column)| Arc::new(column.finish()) as ArrayRef));
         let compared = self.compared.iter_mut();
         columns.extend(compared.map(|(_, column)| Arc::new(column.finish()) as ArrayRef));
+        let of_spans = self.of_spans.iter_mut();
+        columns.extend(of_spans.map(|column| Arc::new(column.finish()) as ArrayRef));
         columns.push(Arc::new(self.step_risk.finish()));
         columns.push(Arc::new(self.flagged.finish()));
         columns.push(Arc::new(self.status.finish()));

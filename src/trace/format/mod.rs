@@ -4,18 +4,16 @@
 
 mod any_agent;
 mod assemble;
+mod atif;
 mod canonical;
+mod cell;
 mod convert;
 mod documents;
+mod evalset;
 mod gather;
 mod gen_ai;
+mod google_adk;
 mod jaeger;
-mod mapping;
-mod openinference;
-mod otel_js;
-mod otel_span;
-mod otlp;
-mod cell;
 mod langfuse_observations;
 mod langfuse_row;
 mod langfuse_scores;
@@ -23,16 +21,18 @@ mod langfuse_trace_json;
 mod langfuse_traces;
 mod langfuse_usage;
 mod langsmith;
+mod mapping;
+mod mini_swe_agent;
 mod mlflow;
 mod mlflow_record;
 mod model_output;
 #[cfg(test)]
 mod native_samples;
-mod atif;
-mod evalset;
-mod google_adk;
-mod mini_swe_agent;
 mod openhands;
+mod openinference;
+mod otel_js;
+mod otel_span;
+mod otlp;
 mod pandaprobe;
 mod parts;
 mod phoenix;
@@ -42,10 +42,10 @@ pub(crate) mod said;
 mod span_attributes;
 #[cfg(test)]
 mod span_samples;
-mod tempo;
-mod tool_calls;
 mod swe_agent;
 mod tau_bench;
+mod tempo;
+mod tool_calls;
 mod trajectory;
 #[cfg(test)]
 mod trajectory_samples;
@@ -157,6 +157,20 @@ pub const CHOICES: &[&str] = &[
     "any-agent",
     "otel-js",
     "span-attributes",
+    "langfuse-observations",
+    "langfuse-traces",
+    "langfuse-trace",
+    "langfuse-scores",
+    "langsmith",
+    "mlflow",
+    "pandaprobe",
+    "evalset",
+    "tau-bench",
+    "swe-agent",
+    "mini-swe-agent",
+    "openhands",
+    "atif",
+    "google-adk",
 ];
 
 impl Choice {
