@@ -12,6 +12,7 @@ use crate::embed::EmbeddingService;
 use crate::metric::Rules;
 use crate::output::directory::MANIFEST;
 use crate::output::{RunDirectory, RunError};
+use crate::text::origin_of;
 use crate::trace::SourceFile;
 
 #[derive(Serialize)]
@@ -161,7 +162,7 @@ pub(crate) fn write_of_inputs(
 ) -> Result<(), RunError> {
     let inputs = inputs
         .iter()
-        .map(|input| json!({ "path": input.display().to_string() }));
+        .map(|input| json!({ "path": origin_of(input) }));
     let manifest = json!({
         "format": 1,
         "nightmill": env!("CARGO_PKG_VERSION"),
@@ -201,7 +202,7 @@ pub(crate) fn write<'f>(
     let inputs: Vec<Value> = files
         .map(|file| {
             let bytes = std::fs::metadata(&file.path).map(|m| m.len()).ok();
-            json!({ "path": file.path.display().to_string(), "bytes": bytes })
+            json!({ "path": origin_of(&file.path), "bytes": bytes })
         })
         .collect();
     let mut manifest = json!({

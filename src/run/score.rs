@@ -366,7 +366,7 @@ fn write_report(
         device: model.map_or_else(|| "none".into(), |model| model.encoder.device()),
         inputs: source
             .files()
-            .map(|f| f.path.display().to_string())
+            .map(|f| crate::text::origin_of(&f.path))
             .collect(),
         signals: request.signals.clone(),
     };
