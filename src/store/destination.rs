@@ -86,7 +86,7 @@ impl Destination {
         };
         Err(StoreError::new(
             place.at.shown(),
-            format!("the run could not be put there, and there is none: {error}"),
+            format!("the run could not be put there: {error}"),
             advice,
         ))
     }

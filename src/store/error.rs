@@ -31,7 +31,10 @@ const LONGEST: usize = 400;
 /// secrets of the environment and `further` ones, which servers may repeat.
 pub(super) fn told(text: &str, further: &[String]) -> String {
     let mut text = text.to_owned();
-    let secrets = std::env::vars().filter(|(name, value)| is_secret(name) && value.len() >= 8);
+    let variables = std::env::vars_os();
+    let variables = variables
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let secrets = variables.filter(|(name, value)| is_secret(name) && value.len() >= 8);
     let secrets = secrets.map(|(_, value)| value);
     for secret in secrets.chain(further.iter().filter(|s| s.len() >= 8).cloned()) {
         text = text.replace(&secret, "[secret]");

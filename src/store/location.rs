@@ -21,7 +21,7 @@ pub(crate) enum Kind {
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Location {
     pub kind: Kind,
-    /// The scheme as it was written: `s3a` stays `s3a`.
+    /// The usual one of its kind: `s3a` is `s3`, so that an object that is named twice is read once.
     pub scheme: String,
     /// Bucket, container (with its account, as `abfss` has it) or host.
     pub authority: String,
@@ -120,7 +120,13 @@ pub(super) fn parse(address: &str) -> Result<Named, StoreError> {
     }
     Ok(Named::Remote(Location {
         kind,
-        scheme: lower,
+        scheme: match lower.as_str() {
+            "s3a" => "s3".to_owned(),
+            "gcs" => "gs".to_owned(),
+            "azure" => "az".to_owned(),
+            "abfs" => "abfss".to_owned(),
+            _ => lower,
+        },
         authority: authority.to_owned(),
         key: key.to_owned(),
         query,

@@ -19,6 +19,7 @@ mod profile;
 mod scratch;
 mod upload;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 pub use destination::Destination;
@@ -96,7 +97,7 @@ fn bring(mut paths: Vec<String>, offline: bool, wanted: Wanted) -> Result<Fetche
     }
     let scratch = Scratch::make()?;
     let runtime = runtime()?;
-    let (mut origins, mut all) = (Vec::new(), Vec::new());
+    let (mut origins, mut all) = (HashSet::new(), Vec::new());
     for (at, location) in remote {
         let connection = Connection::open(&location)?;
         let found = runtime.block_on(listing::find(&connection, &location, wanted))?;
@@ -105,8 +106,7 @@ fn bring(mut paths: Vec<String>, offline: bool, wanted: Wanted) -> Result<Fetche
         for listed in found {
             let origin = location.sibling(listed.key.as_ref());
             let copy = scratch.place_of(&origin)?;
-            if !origins.contains(&origin) {
-                origins.push(origin.clone());
+            if origins.insert(origin.clone()) {
                 all.push((connection.clone(), origin, listed, copy));
             }
         }
@@ -118,7 +118,7 @@ fn bring(mut paths: Vec<String>, offline: bool, wanted: Wanted) -> Result<Fetche
     runtime.block_on(fetch::bring_all(all))?;
     Ok(Fetched {
         paths,
-        origins,
+        origins: origins.into_iter().collect(),
         scratch: Some(scratch),
     })
 }
