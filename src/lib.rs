@@ -28,6 +28,7 @@ pub mod question;
 pub mod report;
 pub mod run;
 pub mod selection;
+pub mod store;
 pub mod suite;
 pub mod summary;
 pub mod text;

@@ -6,12 +6,13 @@ use clap::Args;
 
 use super::piped::Piped;
 use super::setting_flags::{Offer, SettingFlags};
-use super::{AnyError, Outcome, idle_flags, outcome};
+use super::{AnyError, Outcome, idle_flags, outcome, score};
 use crate::job::{Job, Setting, SettingsError};
 use crate::metric::Method;
 use crate::report::Paint;
 use crate::run::open;
 use crate::run::{AggregateRequest, CacheChoice, aggregate};
+use crate::text::origin_of;
 
 /// Flags of `aggregate`.
 #[derive(Args, Debug)]
@@ -45,7 +46,6 @@ pub(super) fn run(mut args: AggregateArgs, config: Option<&Path>) -> Result<Outc
     let _piped = Piped::take(&mut args.paths)?;
     idle_flags::of_aggregate(&args.settings.given)?;
     let mut given = args.settings.given.complete(config)?;
-    open::local_paths(&args.paths)?;
     let session_metrics = crate::metric::ALL
         .iter()
         .filter(|m| m.method == Method::Aggregate);
@@ -65,10 +65,12 @@ pub(super) fn run(mut args: AggregateArgs, config: Option<&Path>) -> Result<Outc
         ))
         .into());
     }
+    let inputs = crate::store::fetched(args.paths, job.offline)?;
+    let place = score::destination(args.out, &job, &inputs)?;
     let request = AggregateRequest {
-        paths: args.paths,
+        paths: inputs.paths.clone(),
         format: open::own_format(&job)?,
-        out: args.out,
+        out: place.folder().to_owned(),
         overwrite: job.overwrite,
         map: open::column_map(&job)?,
         on_bad_file: open::on_bad_file(&job),
@@ -76,12 +78,13 @@ pub(super) fn run(mut args: AggregateArgs, config: Option<&Path>) -> Result<Outc
         engine: open::engine(&job, CacheChoice::Off)?,
     };
     let (summary, folder) = aggregate(&request)?;
+    place.deliver()?;
     let text = match job.json {
         true => format!("{}\n", serde_json::to_string_pretty(&summary)?),
         false => format!(
             "{}results: {}\n",
             crate::report::text(&summary, Paint::of_stdout()),
-            folder.display()
+            origin_of(&folder)
         ),
     };
     outcome::print_of(&folder, &text)?;

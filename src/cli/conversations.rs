@@ -17,7 +17,9 @@ use crate::metric::CONVERSATION;
 use crate::report::{brief, counted};
 use crate::run::open::{Tables, turns};
 use crate::run::{Progress, TurnsRequest, judge_turns, plan_turns};
+use crate::store::Destination;
 use crate::summary::Summary;
+use crate::text::origin_of;
 
 /// Flags of `conversations`.
 #[derive(Args, Debug)]
@@ -62,12 +64,21 @@ pub(super) fn run(mut args: ConversationsArgs, config: Option<&Path>) -> Result<
     let _piped = Piped::take(&mut args.turns)?;
     refuse_idle_flags(&args.settings.given)?;
     let given = args.settings.given.complete(config)?;
+    let (json, overwrite) = (given.has("json"), given.has("overwrite"));
+    let offline = given.has("offline");
+    let inputs = crate::store::fetched(args.turns, offline)?;
+    let cases = crate::store::fetched(args.cases.into_iter().collect(), offline)?;
     let tables = Tables {
-        turns: args.turns,
-        cases: args.cases.into_iter().collect(),
+        turns: inputs.paths.clone(),
+        cases: cases.paths.clone(),
         all_statuses: args.all_statuses,
     };
-    let (json, overwrite, out) = (given.has("json"), given.has("overwrite"), args.out);
+    let names = crate::output::names_of_a_run();
+    let out = args
+        .out
+        .map(|out| Destination::of(out, overwrite, offline, &inputs, names));
+    let place = out.transpose()?;
+    let out = place.as_ref().map(|place| place.folder().to_owned());
     let request = TurnsRequest {
         overwrite,
         ..turns(given, tables, out.clone().unwrap_or_default())?
@@ -75,22 +86,28 @@ pub(super) fn run(mut args: ConversationsArgs, config: Option<&Path>) -> Result<
     match args.dry_run {
         true => {
             let (plan, written) = plan_turns(&request, out.as_deref())?;
+            place.map_or(Ok(()), Destination::deliver)?;
             plan::print(&plan, json, written.as_deref())
         }
-        false => carry_out(&request, json),
+        false => carry_out(&request, json, place.unwrap_or_default()),
     }
 }
 
 /// Judges, with a progress bar, and prints what came of it.
-pub(super) fn carry_out(request: &TurnsRequest, json: bool) -> Result<Outcome, AnyError> {
+pub(super) fn carry_out(
+    request: &TurnsRequest,
+    json: bool,
+    place: Destination,
+) -> Result<Outcome, AnyError> {
     let progress = Arc::new(Progress::default());
     let bar = ProgressBar::start(Arc::clone(&progress));
     let result = judge_turns(request, &progress);
     bar.stop();
     let (summary, folder) = result?;
+    place.deliver()?;
     let text = match json {
         true => format!("{}\n", serde_json::to_string_pretty(&summary)?),
-        false => format!("{}results: {}\n", text(&summary), folder.display()),
+        false => format!("{}results: {}\n", text(&summary), origin_of(&folder)),
     };
     outcome::print_of(&folder, &text)?;
     Ok(Outcome::of(&summary))

@@ -54,9 +54,7 @@ impl Offer for OfEmbed {
             "cache" => Some("A folder that keeps vectors from run to run [default: none]"),
             "no_cache" => Some("Keep no vectors from run to run, whatever the settings say"),
             "overwrite" => Some("Replace an existing file"),
-            "offline" => {
-                Some("Refuse everything that would open a connection (this command opens none)")
-            }
+            "offline" => Some("Refuse everything that would open a connection: remote paths"),
             _ => None,
         }
     }
@@ -79,9 +77,9 @@ pub(super) fn run(mut args: EmbedArgs, config: Option<&Path>) -> Result<Outcome,
         );
     }
     let job = Job::of(args.settings.given.complete(config)?)?;
-    open::local_paths(&args.paths)?;
+    let inputs = crate::store::fetched(args.paths, job.offline)?;
     let request = EmbedRequest {
-        paths: args.paths,
+        paths: inputs.paths.clone(),
         columns: args.columns,
         out: args.out,
         overwrite: job.overwrite,

@@ -61,8 +61,18 @@ impl Offer for OfImport {
 pub(super) fn run(mut args: ImportArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
     let _piped = Piped::take(&mut args.paths)?;
     let job = Job::of(args.settings.given.complete(config)?)?;
-    open::local_paths(&args.paths)?;
-    let found = open::found(&job, &args.paths)?;
+    if let Some(out) = args
+        .out
+        .as_ref()
+        .filter(|out| out.to_string_lossy().contains("://"))
+    {
+        let out = out.display();
+        return Err(
+            format!("--out {out}: import writes local files; name one, and copy it there").into(),
+        );
+    }
+    let inputs = crate::store::fetched(args.paths, job.offline)?;
+    let found = open::found(&job, &inputs.paths)?;
     let Some(out) = args.out else {
         outcome::print(&explained(&found, job.json)?)?;
         return Ok(Outcome::Done);

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use crate::job::SettingsError;
 use crate::report::plain;
 use crate::summary::Summary;
+use crate::text::{origin_of, with_origins};
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,12 +67,14 @@ pub(super) fn print_error(error: &dyn std::error::Error) {
         cause = source.source();
     }
     if wants_json() {
-        return print_json_error(&error.to_string(), &causes);
+        let causes: Vec<String> = causes.iter().map(|cause| with_origins(cause)).collect();
+        return print_json_error(&with_origins(&error.to_string()), &causes);
     }
     let mut message = format!("error: {error}");
     causes
         .iter()
         .for_each(|cause| message.push_str(&format!("\n  cause: {cause}")));
+    let message = with_origins(&message);
     // Names and texts of inputs and servers may hold anything.
     let lines: Vec<String> = message.split('\n').map(plain).collect();
     let message = lines.join("\n");
@@ -84,7 +87,7 @@ pub(super) fn print_of(result: &Path, text: &str) -> Result<(), SettingsError> {
     print(text).map_err(|e| {
         SettingsError(format!(
             "`{}` is there, whole; only what came of it could not be printed: {e}",
-            result.display()
+            origin_of(result)
         ))
     })
 }

@@ -29,10 +29,11 @@ pub(super) struct PlanArgs {
 pub(super) fn run(mut args: PlanArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
     let _piped = Piped::take(&mut args.paths)?;
     let job = Job::of(args.settings.given.clone().complete(config)?)?;
+    let inputs = crate::store::fetched(args.paths, job.offline)?;
     // A plan makes no run directory.
     let request = ScoreRequest {
         targets: args.targets.choice(sample_seed(&job))?,
-        ..open::score(&job, args.paths, PathBuf::new(), None)?
+        ..open::score(&job, inputs.paths.clone(), PathBuf::new(), None)?
     };
     let Some(judge) = &request.judge else {
         return Err("no metric of this plan asks a judge, so that nothing would be sent; name one with --metrics".into());
@@ -53,7 +54,7 @@ pub(super) fn print(
         false => table(plan),
     };
     if let Some(written) = written.filter(|_| !json) {
-        text.push_str(&format!("\ntables: {}\n", written.display()));
+        text.push_str(&format!("\ntables: {}\n", crate::text::origin_of(written)));
     }
     outcome::print(&text)?;
     Ok(Outcome::Done)

@@ -13,6 +13,7 @@ use crate::judge::MOST_ROUNDS;
 use crate::report::counted;
 use crate::run::Retry;
 use crate::run::open::{self, Tables};
+use crate::store::Destination;
 
 /// Flags of `runs retry`.
 #[derive(Args, Debug)]
@@ -103,12 +104,14 @@ pub(super) fn run(args: RetryArgs) -> Result<Outcome, AnyError> {
         let mut request = open::turns(given, tables, out)?;
         tell()?;
         retry.narrow_turns(&mut request);
-        return conversations::carry_out(&request, args.json);
+        let here = Destination::local(request.out.clone());
+        return conversations::carry_out(&request, args.json, here);
     }
+    let here = Destination::local(out.clone());
     let mut request = open::score(&Job::of(given)?, files, out, Some(crate::report::html))?;
     tell()?;
     retry.narrow(&mut request);
-    score::carry_out(&request, args.json)
+    score::carry_out(&request, args.json, here)
 }
 
 fn nothing_failed(retry: &Retry) -> String {

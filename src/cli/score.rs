@@ -14,6 +14,8 @@ use crate::job::Job;
 use crate::report::Paint;
 use crate::run::open::{self, sample_seed};
 use crate::run::{PageWriter, Progress, ScoreRequest, score};
+use crate::store::{Destination, Fetched, StoreError};
+use crate::text::origin_of;
 
 /// Flags of `score`.
 #[derive(Args, Debug)]
@@ -45,33 +47,50 @@ pub(super) fn run(mut args: ScoreArgs, config: Option<&Path>) -> Result<Outcome,
     let out = args.out.unwrap_or_default();
     let job = Job::of(args.settings.given.clone().complete(config)?)?;
     let page = (!args.no_report).then_some(crate::report::html as PageWriter);
+    let inputs = crate::store::fetched(args.paths, job.offline)?;
+    let place = destination(out, &job, &inputs)?;
     let request = ScoreRequest {
         overwrite: job.overwrite,
         targets: args.targets.choice(sample_seed(&job))?,
-        ..open::score(&job, args.paths, out, page)?
+        ..open::score(&job, inputs.paths.clone(), place.folder().to_owned(), page)?
     };
     let sampled = args.targets.sampled();
     idle_flags::of_scoring(&args.settings.given, &job, &request.rules, sampled)?;
-    carry_out(&request, job.json)
+    carry_out(&request, job.json, place)
+}
+
+/// Where a run directory is made, and where it goes.
+pub(super) fn destination(
+    out: PathBuf,
+    job: &Job,
+    inputs: &Fetched,
+) -> Result<Destination, StoreError> {
+    let names = crate::output::names_of_a_run();
+    Destination::of(out, job.overwrite, job.offline, inputs, names)
 }
 
 /// Scores, with a progress bar, and prints what came of it.
-pub(super) fn carry_out(request: &ScoreRequest, json: bool) -> Result<Outcome, AnyError> {
+pub(super) fn carry_out(
+    request: &ScoreRequest,
+    json: bool,
+    place: Destination,
+) -> Result<Outcome, AnyError> {
     let progress = Arc::new(Progress::default());
     let bar = ProgressBar::start(Arc::clone(&progress));
     let result = score(request, &progress);
     bar.stop();
     let (summary, folder) = result?;
+    place.deliver()?;
     if json {
         let text = format!("{}\n", serde_json::to_string_pretty(&summary)?);
         outcome::print_of(&folder, &text)?;
     } else {
         let mut text = crate::report::text(&summary, Paint::of_stdout());
-        text.push_str(&format!("results: {}\n", folder.display()));
+        text.push_str(&format!("results: {}\n", origin_of(&folder)));
         if request.report.is_some() {
             text.push_str(&format!(
                 "report:  {}\n",
-                folder.join("report.html").display()
+                origin_of(&folder.join("report.html"))
             ));
         }
         outcome::print_of(&folder, &text)?;

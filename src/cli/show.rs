@@ -10,7 +10,7 @@ use super::{AnyError, Outcome, listing};
 use crate::history::{StoredRun, read_run, read_told};
 use crate::output::{BegunRun, begun_runs};
 use crate::report::counted;
-use crate::text::format_instant;
+use crate::text::{format_instant, origin_of};
 
 /// Flags of `runs show`.
 #[derive(Args, Debug)]
@@ -32,15 +32,18 @@ struct Told {
 }
 
 pub(super) fn run(args: &ShowArgs) -> Result<Outcome, AnyError> {
-    let begun = begun_as(&args.dir);
-    if !args.dir.exists() && !begun.is_empty() {
+    let (dirs, _fetched) = crate::store::fetched_runs(std::slice::from_ref(&args.dir))?;
+    let dir = dirs.into_iter().next().unwrap_or_default();
+    let begun = begun_as(&dir);
+    if !dir.exists() && !begun.is_empty() {
         listing::print(args.json, &begun, || {
             lines(begun.iter().flat_map(of_begun).collect())
         })?;
         return Ok(Outcome::Done);
     }
-    let run = read_run(&args.dir.canonicalize().unwrap_or_else(|_| args.dir.clone()))?;
+    let mut run = read_run(&dir.canonicalize().unwrap_or(dir))?;
     let (manifest, summary) = read_told(&run.path)?;
+    run.path = PathBuf::from(origin_of(&run.path));
     let told = Told {
         run,
         manifest,

@@ -7,6 +7,7 @@ use clap::Args;
 use super::{AnyError, Outcome, listing};
 use crate::history::{VerifiedRun, find_runs, verify_run};
 use crate::report::{counted, plain};
+use crate::text::origin_of;
 
 /// Flags of `runs verify`.
 #[derive(Args, Debug)]
@@ -21,7 +22,8 @@ pub(super) struct VerifyArgs {
 
 pub(super) fn run(args: &VerifyArgs) -> Result<Outcome, AnyError> {
     let mut folders = Vec::new();
-    for dir in &args.dirs {
+    let (dirs, _fetched) = crate::store::fetched_runs(&args.dirs)?;
+    for dir in &dirs {
         // Comparisons and plans are no runs, and have a manifest too.
         match dir.join("manifest.json").is_file() {
             true => folders.push(dir.clone()),
@@ -29,7 +31,10 @@ pub(super) fn run(args: &VerifyArgs) -> Result<Outcome, AnyError> {
         }
     }
     let verified = folders.iter().map(|folder| verify_run(folder));
-    let verified: Vec<VerifiedRun> = verified.collect::<Result<_, _>>()?;
+    let mut verified: Vec<VerifiedRun> = verified.collect::<Result<_, _>>()?;
+    for run in &mut verified {
+        run.path = PathBuf::from(origin_of(&run.path));
+    }
     listing::print(args.json, &verified, || {
         verified.iter().map(|run| told(run, &run.path)).collect()
     })?;

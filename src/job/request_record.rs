@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::selection::TargetChoice;
+use crate::text::origin_of;
 use crate::trace::SourceFile;
 
 /// A request as it was given.
@@ -77,10 +78,7 @@ impl RecordedFile {
 /// A path that means the same in every folder.
 fn whole_path(path: &Path) -> String {
     let whole = std::path::absolute(path);
-    whole
-        .unwrap_or_else(|_| path.to_owned())
-        .display()
-        .to_string()
+    origin_of(&whole.unwrap_or_else(|_| path.to_owned()))
 }
 
 impl RequestRecord {

@@ -11,7 +11,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::output::directory::{name_of, parent_of};
-use crate::text::instant;
+use crate::text::{instant, with_origins};
 
 /// In the hidden names of records.
 const RECORD: &str = ".nightmill-run-";
@@ -141,7 +141,7 @@ impl Begun {
     fn fail(&mut self, why: &str) {
         self.ended = true;
         self.told.status = BegunStatus::Failed;
-        self.told.error = Some(why.to_owned());
+        self.told.error = Some(with_origins(why));
         self.write();
     }
 

@@ -28,6 +28,23 @@ const CONTENT: [&str; 17] = [
     "run_comparison_case_metrics",
 ];
 const LOCK: &str = ".lock";
+
+/// The names that a run directory may hold, for whoever keeps runs elsewhere.
+pub(crate) fn names_of_a_run() -> &'static [&'static str] {
+    &CONTENT
+}
+
+/// A target must be local: commands that write elsewhere carry what was made there.
+fn check_local(target: &Path) -> Result<(), RunError> {
+    match target.to_str().is_some_and(|target| target.contains("://")) {
+        false => Ok(()),
+        true => Err(RunError::Request(format!(
+            "`{}`: this command writes here only; name a local --out, and copy it there",
+            target.display()
+        ))),
+    }
+}
+
 /// In the hidden names of outputs under construction.
 const PARTIAL: &str = ".nightmill-partial-";
 
@@ -74,6 +91,7 @@ impl RunDirectory {
     /// If `target` exists and `overwrite` is false or it is no run directory; if its parent can't be
     /// written to.
     pub fn create(target: &Path, overwrite: bool, inputs: &[PathBuf]) -> Result<Self, RunError> {
+        check_local(target)?;
         check_target(target, overwrite)?;
         check_inputs(target, inputs)?;
         let name = name_of(target)?;
@@ -382,6 +400,7 @@ impl PartialFile {
     /// # Errors
     /// If `target` exists and `overwrite` is false, or its folder can't be written to.
     pub fn create(target: &Path, overwrite: bool) -> Result<(Self, fs::File), RunError> {
+        check_local(target)?;
         let shown = target.display();
         if target.is_dir() {
             return Err(RunError::Request(format!(

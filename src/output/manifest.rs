@@ -12,6 +12,7 @@ use crate::embed::EmbeddingService;
 use crate::metric::Rules;
 use crate::output::directory::MANIFEST;
 use crate::output::{RunDirectory, RunError};
+use crate::text::origin_of;
 use crate::trace::SourceFile;
 
 #[derive(Serialize)]
@@ -161,7 +162,7 @@ pub(crate) fn write_of_inputs(
 ) -> Result<(), RunError> {
     let inputs = inputs
         .iter()
-        .map(|input| json!({ "path": input.display().to_string() }));
+        .map(|input| json!({ "path": origin_of(input) }));
     let manifest = json!({
         "format": 1,
         "nightmill": env!("CARGO_PKG_VERSION"),
@@ -202,7 +203,7 @@ pub(crate) fn write<'f>(
         .flat_map(SourceFile::given)
         .map(|path| {
             let bytes = std::fs::metadata(path).map(|m| m.len()).ok();
-            json!({ "path": path.display().to_string(), "bytes": bytes })
+            json!({ "path": origin_of(path), "bytes": bytes })
         })
         .collect();
     let mut manifest = json!({

@@ -15,6 +15,7 @@ pub(crate) mod table_folder;
 pub(crate) mod table_writer;
 
 pub use begun::{Announced, Begun, BegunRun, BegunStatus, begun_runs};
+pub(crate) use directory::names_of_a_run;
 pub use directory::{PartialFile, RunDirectory, delete_run};
 pub use error::RunError;
 pub use figures::{

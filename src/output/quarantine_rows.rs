@@ -7,6 +7,7 @@ use arrow::datatypes::{DataType, Field, Schema};
 
 use crate::output::table_writer::TableWriter;
 use crate::output::{QuarantineSummary, RunDirectory, RunError};
+use crate::text::{origin_of, with_origins};
 use crate::trace::QuarantinedRows;
 
 /// Writes the table: one row for consecutive rows of a file with one problem.
@@ -35,12 +36,12 @@ pub(crate) fn write(run: &RunDirectory, entries: &[QuarantinedRows]) -> Result<(
             )
         };
         let columns = vec![
-            texts(&|e| e.file.display().to_string()),
+            texts(&|e| origin_of(&e.file)),
             counts(&|e| e.first_row),
             counts(&|e| e.rows),
             texts(&|e| e.column.clone()),
             texts(&|e| e.code.name().to_owned()),
-            texts(&|e| e.reason.clone()),
+            texts(&|e| with_origins(&e.reason)),
         ];
         let batch = RecordBatch::try_new(Arc::clone(&schema), columns)
             .map_err(|e| RunError::Plan(e.to_string()))?;
@@ -66,9 +67,9 @@ pub(crate) fn summarise(entries: &[QuarantinedRows]) -> Vec<QuarantineSummary> {
                     rows: entry.rows,
                     example: format!(
                         "{} row {}{column}: {}",
-                        entry.file.display(),
+                        origin_of(&entry.file),
                         entry.first_row,
-                        entry.reason
+                        with_origins(&entry.reason)
                     ),
                 });
             }

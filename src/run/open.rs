@@ -199,6 +199,7 @@ pub fn score(
     report: Option<PageWriter>,
 ) -> Result<ScoreRequest, SettingsError> {
     local_paths(&paths)?;
+    local_paths(job.signals.as_slice())?;
     let mut rules = rules(job)?;
     let found = found(job, &paths)?;
     rules.text_mode = text_mode(job.text_mode, &found).map_err(SettingsError)?;
@@ -360,11 +361,11 @@ pub fn on_bad_file(job: &Job) -> OnBadFile {
     job.on_bad_file.unwrap_or_default()
 }
 
-/// Paths must be local: this build has no object store, and `--offline` promises none.
+/// Paths must be local: remote ones were brought here by commands that read them (see [`crate::store`]).
 pub fn local_paths(paths: &[String]) -> Result<(), SettingsError> {
     match paths.iter().find(|path| path.contains("://")) {
         Some(path) => wrong(format!(
-            "`{path}`: this build reads local files only; copy it here first"
+            "`{path}`: only local files are read here; copy it here first"
         )),
         None => Ok(()),
     }

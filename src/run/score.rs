@@ -389,7 +389,7 @@ fn write_report(
         inputs: source
             .files()
             .flat_map(SourceFile::given)
-            .map(|path| path.display().to_string())
+            .map(|path| crate::text::origin_of(path))
             .collect(),
         signals: request.signals.clone(),
     };

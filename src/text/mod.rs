@@ -3,6 +3,7 @@
 //! Nothing here reads files or knows models. What becomes of a value is what PandaProbe makes of it.
 
 mod content;
+mod copies;
 mod identity;
 mod json;
 mod moment;
@@ -12,6 +13,7 @@ mod word_set;
 mod word_sketch;
 
 pub use content::content_of;
+pub(crate) use copies::{name_copies, origin_of, with_origins};
 pub use identity::TextId;
 pub use json::{Json, JsonError, parse, parse_members, parse_strict};
 pub use moment::{InstantError, format_instant, parse_instant};

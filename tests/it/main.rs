@@ -10,6 +10,8 @@
 )]
 
 mod bad_data;
+mod bucket;
+mod buckets;
 mod cache;
 mod choosing;
 mod comparisons;

@@ -22,6 +22,7 @@ const ROOMS: &[&[&str]] = &[
     &["metric"],
     &["question"],
     &["model", "trace"],
+    &["store"],
     &["encoder", "text"],
 ];
 

@@ -57,9 +57,9 @@ impl Offer for OfTraces {
 pub(super) fn run(args: FromTracesArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
     let given = args.settings.given.complete(config)?;
     let job = Job::of(given.only(|name| Setting::named(name).is_some_and(OfTraces::offers)))?;
-    open::local_paths(&args.paths)?;
+    let inputs = crate::store::fetched(args.paths, false)?;
     let request = FromTracesRequest {
-        paths: args.paths,
+        paths: inputs.paths.clone(),
         format: open::own_format(&job)?,
         map: open::column_map(&job)?,
         on_bad_file: open::on_bad_file(&job),

@@ -75,7 +75,15 @@ fn named<'p>(parts: &'p Parts, kind: &str) -> Vec<&'p str> {
 #[test]
 fn langfuse_traces_are_read() {
     // File, spans, model calls, tools, start of the trace's input and output.
-    let expected: [(&str, usize, usize, &[&str], &str, &str); 11] = [
+    type Expected = (
+        &'static str,
+        usize,
+        usize,
+        &'static [&'static str],
+        &'static str,
+        &'static str,
+    );
+    let expected: [Expected; 11] = [
         (
             "agno",
             6,

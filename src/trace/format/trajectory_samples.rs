@@ -9,11 +9,7 @@ use super::{ArrayIs, FORMATS, Parts, Place, Sample, kind};
 fn folder(name: &str) -> Option<PathBuf> {
     let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/native");
     let folder = shared.join(name);
-    if !folder.is_dir() {
-        eprintln!("{} is not there: nothing to read", folder.display());
-        return None;
-    }
-    Some(folder)
+    folder.is_dir().then_some(folder)
 }
 
 /// Reads a file with the one format that claims it, which must be this one.

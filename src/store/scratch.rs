@@ -1,0 +1,173 @@
+//! The temporary folder of copies and of runs that are to be carried away.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use super::StoreError;
+use super::location::Location;
+use crate::text::name_copies;
+
+/// What its name begins with.
+const NAME: &str = "nightmill-remote-";
+/// Held as long as the folder is in use.
+const LOCK: &str = ".lock";
+/// So much of a disk is left free.
+const LEFT_FREE: u64 = 256 << 20;
+
+/// A folder in the system's temporary folder (`TMPDIR`) that is gone when it is dropped. One that a killed process left
+/// behind is removed by the next.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    folder: TempDir,
+    /// Its whole path: links followed, as whoever reads from it may do.
+    root: PathBuf,
+    _lock: File,
+}
+
+fn failed(path: &Path, problem: impl ToString) -> StoreError {
+    let advice = "name another temporary folder with the variable TMPDIR, or make room in it";
+    StoreError::new(path.display().to_string(), problem, advice)
+}
+
+impl Scratch {
+    pub fn make() -> Result<Self, StoreError> {
+        let parent = std::env::temp_dir();
+        remove_leftovers(&parent);
+        let folder = tempfile::Builder::new().prefix(NAME).tempdir_in(&parent);
+        let folder = folder.map_err(|e| failed(&parent, e))?;
+        let root = folder.path().canonicalize();
+        let root = root.map_err(|e| failed(folder.path(), e))?;
+        let lock = File::create(root.join(LOCK)).and_then(|lock| lock.lock().map(|()| lock));
+        let lock = lock.map_err(|e| failed(&root, e))?;
+        Ok(Self {
+            folder,
+            root,
+            _lock: lock,
+        })
+    }
+
+    /// Where the copy of an object is, or is to be: `SCHEME/BUCKET/KEY`. Two addresses of a web server that differ in their
+    /// query are two files.
+    pub fn place_of(&self, location: &Location) -> Result<PathBuf, StoreError> {
+        let mut base = self.root.clone();
+        if let Some(query) = &location.query {
+            base.push(&blake3::hash(query.as_bytes()).to_hex()[..16]);
+        }
+        base.push(&location.scheme);
+        name_copies(&base, &format!("{}://", location.scheme));
+        base.push(&location.authority);
+        let key = location.key.trim_end_matches('/');
+        for part in key.split('/').filter(|part| !part.is_empty()) {
+            if part == "." || part == ".." || part.len() > 255 || part.contains('\0') {
+                return Err(StoreError::new(
+                    location.shown(),
+                    "a part of its name can't be that of a file here",
+                    "copy it to another name",
+                ));
+            }
+            base.push(part);
+        }
+        Ok(base)
+    }
+
+    /// Whether so many bytes fit.
+    pub fn check_room(&self, bytes: u64) -> Result<(), StoreError> {
+        let Ok(disk) = rustix::fs::statvfs(&self.root) else {
+            return Ok(());
+        };
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        if bytes.saturating_add(LEFT_FREE) <= free {
+            return Ok(());
+        }
+        Err(failed(
+            self.folder.path(),
+            format!(
+                "{bytes} bytes are to be brought here, and {free} are free ({LEFT_FREE} are left free)"
+            ),
+        ))
+    }
+
+    /// Keeps what is at `place` under a name that nobody removes, and says where it is.
+    pub fn keep(self, place: &Path) -> std::io::Result<PathBuf> {
+        let kept = tempfile::Builder::new()
+            .prefix("nightmill-run-kept-")
+            .tempdir_in(self.root.parent().unwrap_or(&self.root))?;
+        let name = place.file_name().unwrap_or_default();
+        let target = kept.path().join(name);
+        std::fs::rename(place, &target)?;
+        let _ = kept.keep();
+        Ok(target)
+    }
+}
+
+/// Removes the folders of processes that are gone: nobody holds their lock. One without a lock is about to get it.
+fn remove_leftovers(parent: &Path) {
+    for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+        if !entry.file_name().to_string_lossy().starts_with(NAME) {
+            continue;
+        }
+        let Ok(lock) = File::open(entry.path().join(LOCK)) else {
+            continue;
+        };
+        if lock.try_lock().is_ok() {
+            tracing::info!(path = %entry.path().display(), "removing what a killed process left behind");
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::location::{Named, parse};
+    use super::*;
+    use crate::text::origin_of;
+
+    fn remote(address: &str) -> Location {
+        match parse(address).unwrap() {
+            Named::Remote(location) => location,
+            Named::Local(path) => panic!("{path}"),
+        }
+    }
+
+    #[test]
+    fn copies_lie_as_their_originals_and_are_named_by_them() {
+        let scratch = Scratch::make().unwrap();
+        let place = scratch
+            .place_of(&remote("s3://b/a/date=1/x.parquet"))
+            .unwrap();
+        assert!(place.ends_with("s3/b/a/date=1/x.parquet"), "{place:?}");
+        assert_eq!(origin_of(&place), "s3://b/a/date=1/x.parquet");
+        let first = scratch.place_of(&remote("https://h/x?a=1")).unwrap();
+        let second = scratch.place_of(&remote("https://h/x?a=2")).unwrap();
+        assert_ne!(first, second);
+        assert_eq!(origin_of(&second), "https://h/x");
+        assert!(scratch.place_of(&remote("s3://b/a/../../x")).is_err());
+        assert!(scratch.check_room(1).is_ok());
+        let error = scratch.check_room(u64::MAX / 2).unwrap_err().to_string();
+        assert!(error.contains("TMPDIR"), "{error}");
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_removed_and_what_is_kept_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let left = folder.path().join(format!("{NAME}left"));
+        std::fs::create_dir_all(left.join("s3")).unwrap();
+        std::fs::write(left.join(LOCK), "").unwrap();
+        let held = folder.path().join(format!("{NAME}held"));
+        std::fs::create_dir_all(&held).unwrap();
+        let lock = File::create(held.join(LOCK)).unwrap();
+        lock.lock().unwrap();
+        remove_leftovers(folder.path());
+        assert!(!left.exists() && held.exists());
+
+        let scratch = Scratch::make().unwrap();
+        let run = scratch.root.join("run");
+        std::fs::create_dir_all(run.join("traces")).unwrap();
+        let root = scratch.root.clone();
+        let kept = scratch.keep(&run).unwrap();
+        assert!(kept.join("traces").is_dir() && !root.exists());
+        std::fs::remove_dir_all(kept.parent().unwrap()).unwrap();
+    }
+}
