@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::otel_span::{Event, RawSpan, Resource, status, wanted};
+use super::otel_span::{self, Event, RawSpan, Resource, status, wanted};
 use super::values::{count, nanos, text};
 use super::{ArrayIs, Format, Parts, Place, Sample};
 
@@ -147,7 +147,7 @@ fn raw(span: &Value) -> Result<RawSpan, String> {
     Ok(RawSpan {
         trace_id: member("traceID").unwrap_or_default(),
         span_id: member("spanID").unwrap_or_default(),
-        parent_span_id: parent(span),
+        parent_span_id: otel_span::parent(parent(span)),
         name: member("operationName").unwrap_or_default(),
         kind: None,
         started_at,

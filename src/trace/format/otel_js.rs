@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::otel_span::{Event, RawSpan, Resource, status};
+use super::otel_span::{Event, RawSpan, Resource, parent, status};
 use super::values::{at, nanos, object, text};
 use super::{ArrayIs, Format, Parts, Place, Sample};
 
@@ -84,7 +84,9 @@ fn read(document: Value, _: &Place<'_>, parts: &mut Parts) -> Result<(), String>
     let span = RawSpan {
         trace_id: of_context("traceId").unwrap_or_default(),
         span_id: of_context("spanId").unwrap_or_default(),
-        parent_span_id: member("parentSpanId").or_else(|| member("parentSpanContext.spanId")),
+        parent_span_id: parent(
+            member("parentSpanId").or_else(|| member("parentSpanContext.spanId")),
+        ),
         name: member("name").unwrap_or_default(),
         kind: None,
         started_at: time(document.get("startTime")),

@@ -319,11 +319,11 @@ pub(super) fn status(code: Option<&Value>) -> Option<&'static str> {
 }
 
 /// An id in lower-case hexadecimal digits: exporters also write base64 (protobuf's JSON) and `0x…`. Other ids stay as
-/// they are; empty ones and zeros are none.
+/// they are; empty ones are none.
 pub(super) fn id(written: &str) -> Option<String> {
     let written = written.trim();
     let digits = written.strip_prefix("0x").unwrap_or(written);
-    if digits.bytes().all(|byte| byte == b'0') {
+    if digits.is_empty() {
         return None;
     }
     if matches!(digits.len(), 16 | 32) && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -338,6 +338,16 @@ pub(super) fn id(written: &str) -> Option<String> {
         Some(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
         None => digits.to_owned(),
     })
+}
+
+/// The id of a parent, for exporters that write zeros where there is none.
+pub(super) fn parent(written: Option<String>) -> Option<String> {
+    let found = id(&written?)?;
+    (!is_zero(&found)).then_some(found)
+}
+
+fn is_zero(id: &str) -> bool {
+    id.bytes().all(|byte| byte == b'0')
 }
 
 fn base64(text: &str) -> Option<Vec<u8>> {
@@ -366,7 +376,8 @@ fn base64(text: &str) -> Option<Vec<u8>> {
 impl RawSpan {
     /// The facts of the span.
     pub(super) fn facts(self, resource: &Resource) -> Result<SpanFacts, String> {
-        let Some(trace_id) = id(&self.trace_id) else {
+        // OpenTelemetry's zeros say that there is no trace.
+        let Some(trace_id) = id(&self.trace_id).filter(|id| !is_zero(id)) else {
             return Err(format!("span {:?} has no trace id", self.name));
         };
         let Some(span_id) = id(&self.span_id) else {
@@ -505,8 +516,9 @@ mod tests {
         assert_eq!(id("W47/95gDgQPSabYzgT/GDA=="), hex);
         assert_eq!(id("7uGbfsPBsXM="), Some("eee19b7ec3c1b173".to_owned()));
         assert_eq!(id("fixture-trace-1"), Some("fixture-trace-1".to_owned()));
-        for none in ["", "0000000000000000", "0x0"] {
-            assert_eq!(id(none), None, "{none}");
+        assert_eq!(id(""), None);
+        for none in ["", "0000000000000000", "0x0", "AAAAAAAAAAA="] {
+            assert_eq!(parent(Some(none.to_owned())), None, "{none}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::otel_span::{Event, RawSpan, Resource, status, wanted};
+use super::otel_span::{Event, RawSpan, Resource, parent, status, wanted};
 use super::values::nanos;
 use super::{ArrayIs, Format, Parts, Place, Sample};
 
@@ -260,7 +260,7 @@ impl Span<'_> {
         RawSpan {
             trace_id: id(self.trace_id).unwrap_or_default(),
             span_id: id(self.span_id).unwrap_or_default(),
-            parent_span_id: id(self.parent_span_id),
+            parent_span_id: parent(id(self.parent_span_id)),
             name: self.name.unwrap_or_default(),
             kind: None,
             started_at: nanos(Some(&self.start_time_unix_nano)),
@@ -306,6 +306,7 @@ impl Export<'_> {
 mod tests {
     use super::super::kind;
     use super::*;
+    use proptest::prelude::*;
     use serde_json::json;
 
     const PLACE: Place<'_> = Place { stem: "s", row: 0 };
@@ -447,6 +448,34 @@ mod tests {
         assert!(read(json!({}), &PLACE, &mut parts).is_err());
         read_bytes(b"{\"resourceLogs\":[]}", &PLACE, &mut parts).unwrap();
         assert_eq!((parts.spans.len(), parts.unknown.len()), (0, 1));
+    }
+
+    proptest! {
+        #[test]
+        fn both_ways_read_the_same(
+            texts in proptest::collection::vec(any::<String>(), 4),
+            integer in any::<i64>(),
+            float in -1e12..1e12_f64,
+            key in "(gen_ai|llm|input|ai|session)\\.[a-z.]{1,12}",
+            said in "[a-z\"\\\\{}\\[\\]\u{e9}\u{1f600}]{0,12}",
+        ) {
+            let message = json!([{"role": "user", "content": said}, {"role": texts[0], "content": integer}]);
+            let document = json!({"resourceSpans": [{"resource": {}, "scopeSpans": [{"spans": [{
+                "traceId": format!("t{}", texts[1]), "spanId": format!("s{}", texts[2]), "name": texts[3],
+                "startTimeUnixNano": integer, "endTimeUnixNano": integer.to_string(),
+                "attributes": [
+                    attribute("gen_ai.operation.name", "chat"),
+                    attribute("gen_ai.input.messages", &message.to_string()),
+                    attribute("gen_ai.completion.0.content", &texts[0]),
+                    {"key": "gen_ai.usage.input_tokens", "value": {"intValue": integer}},
+                    {"key": "gen_ai.usage.cost", "value": {"doubleValue": float}},
+                    {"key": key, "value": {"arrayValue": {"values": [{"stringValue": said}, {"intValue": "7"}]}}},
+                ],
+                "status": {"code": integer % 3, "message": texts[1]},
+            }]}]}]});
+            let (of_tree, of_bytes) = both(&document);
+            prop_assert_eq!(of_tree.spans, of_bytes.spans);
+        }
     }
 
     #[test]
