@@ -88,8 +88,7 @@ impl Rules {
 
     /// Whether any metric that was asked for looks at spans.
     pub fn reads_spans(&self) -> bool {
-        let spans = |m: &MetricInfo| m.inputs.contains(&"spans");
-        self.asked().any(spans)
+        self.asked().any(|m| m.inputs.contains(&"spans"))
     }
 
     /// Whether any of them has nothing to say without spans.

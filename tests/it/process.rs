@@ -372,6 +372,13 @@ fn metrics_are_listed_and_help_is_there() {
             "factuality",
             "format",
             "tone",
+            "tool_error_rate",
+            "repeated_tool_calls",
+            "empty_output",
+            "output_truncated",
+            "stuck",
+            "latency",
+            "tokens",
             "agent_reliability",
             "agent_consistency",
             "conversation"

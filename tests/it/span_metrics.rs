@@ -187,15 +187,9 @@ fn a_run_says_what_its_spans_say() {
     );
     let stuck = place.scores("run", "stuck");
     let numbers: Vec<Option<f64>> = stuck.iter().map(|(_, score, ..)| *score).collect();
-    // Call, the same call, output: one third. Then the call again, with period 2, which the output is in
-    // the way of no more; then a call of its own.
-    assert_eq!(numbers[0], Some(0.6667));
-    assert!(
-        numbers[1].unwrap() < 0.8 && numbers[1].unwrap() > 0.5,
-        "{numbers:?}"
-    );
-    // A trace without spans goes on where its session is.
-    assert!(numbers[2].unwrap() > numbers[1].unwrap(), "{numbers:?}");
+    // Call, the same call, output: one of three. Then the call once more and another one: period 1 or 2 explains one of
+    // five steps. A trace without spans goes on where its session is: one of six.
+    assert_eq!(numbers[..3], [Some(0.6667), Some(0.8), Some(0.8333)]);
     // Nothing before them, or nothing in them.
     assert_eq!(numbers[3..], [None, None]);
     assert_eq!(stuck[3].2, "NO_EVIDENCE");
