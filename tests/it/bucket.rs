@@ -3,5 +3,5 @@
 mod proxy;
 mod server;
 
-pub use proxy::{Asked, Proxy, Spoil};
+pub use proxy::{Proxy, Spoil};
 pub use server::Bucket;
