@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::bucket::{Bucket, Proxy, Spoil};
-use crate::support::{Ran, nightmill, program, root};
+use crate::support::{Ran, nightmill, program};
 
 const SECRET: &str = "night-secret-key-of-tests";
 
@@ -220,11 +220,14 @@ fn missing_and_refused_credentials_say_what_to_set_and_tell_no_secret() {
         assert!(ran.stderr.contains("s3://night/t"), "{}", ran.stderr);
         ran.stderr
     };
-    let mut without = with_bucket(1, home.path());
-    without
-        .env_remove("AWS_ACCESS_KEY_ID")
-        .env_remove("AWS_SECRET_ACCESS_KEY");
-    let told = score(&mut without);
+    let without = || {
+        let mut without = with_bucket(1, home.path());
+        without
+            .env_remove("AWS_ACCESS_KEY_ID")
+            .env_remove("AWS_SECRET_ACCESS_KEY");
+        without
+    };
+    let told = score(&mut without());
     assert!(
         told.contains("no credentials") && told.contains("AWS_ACCESS_KEY_ID"),
         "{told}"
@@ -255,8 +258,7 @@ fn missing_and_refused_credentials_say_what_to_set_and_tell_no_secret() {
         "[profile sso]\nsso_session = a\n",
     )
     .unwrap();
-    without.env("AWS_PROFILE", "sso");
-    let told = score(&mut without);
+    let told = score(without().env("AWS_PROFILE", "sso"));
     assert!(told.contains("export-credentials --profile sso"), "{told}");
 
     let mut offline = with_bucket(1, home.path());
@@ -303,15 +305,23 @@ fn keys_of_a_profile_are_used() {
     assert!(head.contains("x-amz-security-token: ttttt"), "{head}");
 }
 
+/// A table of signals: a run over it takes no model.
+fn signals(folder: &Path) -> String {
+    let file = folder.join("signals.jsonl");
+    let rows = (0..4).map(|row| {
+        let session = row % 2;
+        format!(
+            "{{\"trace_id\": \"t{row}\", \"session_id\": \"s{session}\", \"started_at\": \"2026-11-2{row}T01:00:00Z\", \"confidence\": 0.{row}, \"tool_correctness\": 0.5}}\n"
+        )
+    });
+    std::fs::write(&file, rows.collect::<String>()).unwrap();
+    file.display().to_string()
+}
+
 /// A run that takes no model, into a bucket.
 fn aggregate(port: u16, home: &Path, out: &str) -> Command {
     let mut command = with_bucket(port, home);
-    command.args([
-        "aggregate",
-        "datasets/support_signals.parquet",
-        "--out",
-        out,
-    ]);
+    command.args(["aggregate", &signals(home), "--out", out]);
     command
 }
 
@@ -347,12 +357,7 @@ fn a_run_in_a_bucket_is_whole_and_is_replaced_only_when_asked() {
         made.stdout
     );
     let here = home.path().join("here").display().to_string();
-    nightmill([
-        "aggregate",
-        "datasets/support_signals.parquet",
-        "--out",
-        &here,
-    ]);
+    nightmill(["aggregate", &signals(home.path()), "--out", &here]);
     let mut expected = Vec::new();
     for (name, bytes) in tables(Path::new(&here)) {
         let key = format!("runs/x/{}", name.display());
@@ -530,5 +535,4 @@ fn killed_at_any_request_there_is_a_whole_run_or_none_and_the_next_run_mends_it(
     assert_ne!(bucket.get("runs/x/manifest.json"), old);
     // What the killed left here is removed by the next.
     assert_tidy(home.path());
-    assert!(root().join("datasets").is_dir());
 }
