@@ -13,6 +13,7 @@ mod bad_data;
 mod cache;
 mod choosing;
 mod comparisons;
+mod exports;
 mod golden_conversation;
 mod golden_evalset_criteria;
 mod golden_evalset_files;
