@@ -17,6 +17,7 @@ pub mod cli;
 pub mod conversation;
 pub mod embed;
 pub mod engine;
+pub mod export;
 pub mod history;
 pub mod job;
 pub mod judge;

@@ -9,6 +9,7 @@ mod conversation_summary;
 mod conversations;
 mod delete;
 mod embed;
+mod export;
 mod idle_flags;
 mod import;
 mod judge;
@@ -83,6 +84,8 @@ enum Command {
     Embed(embed::EmbedArgs),
     /// Finished runs and their scores over time
     Runs(runs::RunsArgs),
+    /// Give the scores of a run to another system: as a file of what it takes in, or sent to it
+    Export(export::ExportArgs),
     /// Runs that are made again and again
     Monitor(monitor::MonitorArgs),
     /// Evaluation sets with expectations: run them, and make them of traces
@@ -126,6 +129,7 @@ impl Cli {
                 Command::Import(args) => import::run(args, config),
                 Command::Embed(args) => embed::run(args, config),
                 Command::Runs(args) => runs::run(args, config),
+                Command::Export(args) => export::run(args, config),
                 Command::Monitor(args) => monitor::run(args, config),
                 Command::Suite(args) => suite::run(args, config),
                 Command::Sql(args) => sql::run(args, config),

@@ -23,6 +23,7 @@ mod fault;
 mod ledger;
 mod limited_body;
 mod model_name;
+mod poster;
 mod price;
 mod protocol;
 mod provider;
@@ -47,6 +48,7 @@ pub use ledger::{
     Spend, Taken,
 };
 pub use model_name::{Provider, ProviderNotConfigured, resolve, resolve_at};
+pub use poster::{Check, Endpoint, PostError, Poster, Verb};
 pub use price::{Price, PriceError, PriceTable};
 pub use protocol::Protocol;
 pub use provider::{HttpJudge, ProviderError, ProviderSettings, endpoint_of};

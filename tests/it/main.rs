@@ -15,6 +15,7 @@ mod buckets;
 mod cache;
 mod choosing;
 mod comparisons;
+mod exports;
 mod golden_conversation;
 mod golden_evalset_criteria;
 mod golden_evalset_files;

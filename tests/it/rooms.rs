@@ -10,6 +10,7 @@ const ROOMS: &[&[&str]] = &[
     &["monitor"],
     &["suite"],
     &["report", "run"],
+    &["export"],
     &["history"],
     &["summary"],
     &["job"],
