@@ -37,8 +37,8 @@ impl From<ObjectMeta> for Listed {
 }
 
 /// Endings of files that may hold traces, turns or signals; each may be followed by one of a compression.
-const ENDINGS: [&str; 8] = [
-    "parquet", "parq", "pq", "jsonl", "ndjson", "json", "csv", "tsv",
+const ENDINGS: [&str; 9] = [
+    "parquet", "parq", "pq", "jsonl", "ndjson", "json", "csv", "traj", "otlp",
 ];
 const COMPRESSED: [&str; 4] = ["gz", "gzip", "zst", "zstd"];
 

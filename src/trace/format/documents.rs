@@ -199,23 +199,34 @@ pub(super) fn read(
         Container::Parquet => read_parquet(path, each),
         Container::Csv => read_csv(path, each),
         Container::Lines => read_lines(path, each),
-        Container::Whole => match (parsed(&whole(path)?)?, array) {
-            (Value::Array(items), ArrayIs::Documents) => {
-                let mut number = 0;
-                let mut items = items.into_iter();
-                loop {
-                    let portion: Vec<Document> =
-                        items.by_ref().take(1024).map(Document::Value).collect();
-                    if portion.is_empty() {
-                        return Ok(());
-                    }
-                    let count = portion.len() as u64;
-                    each(number, portion)?;
-                    number += count;
-                }
+        Container::Whole => {
+            let bytes = whole(path)?;
+            if bytes.trim_ascii_start().first() != Some(&b'[') {
+                // Its reader may want the bytes.
+                return each(0, vec![Document::Bytes(bytes)]);
             }
-            (document, _) => each(0, vec![Document::Value(document)]),
-        },
+            match (parsed(&bytes)?, array) {
+                (Value::Array(items), ArrayIs::Documents) => read_items(items, each),
+                (document, _) => each(0, vec![Document::Value(document)]),
+            }
+        }
+    }
+}
+
+fn read_items(
+    items: Vec<Value>,
+    each: &mut dyn FnMut(u64, Vec<Document>) -> Result<(), String>,
+) -> Result<(), String> {
+    let mut number = 0;
+    let mut items = items.into_iter();
+    loop {
+        let portion: Vec<Document> = items.by_ref().take(1024).map(Document::Value).collect();
+        if portion.is_empty() {
+            return Ok(());
+        }
+        let count = portion.len() as u64;
+        each(number, portion)?;
+        number += count;
     }
 }
 

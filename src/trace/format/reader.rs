@@ -59,10 +59,22 @@ impl Reader {
             (
                 Self::Known(Format {
                     read_bytes: Some(read),
+                    read: read_value,
                     ..
                 }),
                 Document::Bytes(bytes),
-            ) => read(&bytes, place, parts),
+            ) => {
+                let before = (parts.traces.len(), parts.spans.len());
+                read(&bytes, place, parts).or_else(|problem| {
+                    // What Python writes for NaN is no JSON to the faster way.
+                    if serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).is_ok() {
+                        return Err(problem);
+                    }
+                    parts.traces.truncate(before.0);
+                    parts.spans.truncate(before.1);
+                    read_value(super::documents::parsed(&bytes)?, place, parts)
+                })
+            }
             (Self::Known(format), document) => (format.read)(document.value()?, place, parts),
             (Self::Mapped(mapping), document) => {
                 mapping.read_document(&document.value()?, place, parts)
