@@ -62,6 +62,7 @@ pub fn html(
         "gates": summary.gates,
     });
     let counts = json!({
+        "input_notes": summary.input_notes,
         "files": summary.files,
         "rows_read": summary.rows_read,
         "traces": summary.traces,

@@ -16,6 +16,7 @@ mod cache;
 mod choosing;
 mod comparisons;
 mod exports;
+mod formats;
 mod golden_conversation;
 mod golden_evalset_criteria;
 mod golden_evalset_files;

@@ -89,7 +89,7 @@ fn langfuse_traces_are_read() {
             6,
             4,
             &["duckduckgo_search"],
-            "{\"run_response\"",
+            "What is currently trending on Twitter?",
             "To find out what's currently trending",
         ),
         ("autogen", 2, 1, &[], "Say 'Hello World!'", "Hello World!"),

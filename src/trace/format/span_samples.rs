@@ -234,7 +234,8 @@ fn phoenix_lists() {
         (call.prompt_tokens, call.completion_tokens),
         (Some(56), Some(23))
     );
-    assert_eq!(call.calls[0].name, "get_user_details");
+    // The call stands in its words as JSON, and has a span of its own.
+    assert!(words(&call.output).contains("get_user_details"));
 
     let (format, parts) = read("phoenix/pxi_turn_trace.json").unwrap();
     assert_eq!(
@@ -296,7 +297,7 @@ fn any_agent_traces() {
             .find(|span| span.input.is_some())
             .unwrap();
         assert!(
-            words(&told.input).starts_with("Find what year it is in the America/New_York timezone"),
+            words(&told.input).contains("Find what year it is in the America/New_York timezone"),
             "{file}: {told:?}"
         );
         let cost: f64 = parts.spans.iter().filter_map(|span| span.cost_usd).sum();
