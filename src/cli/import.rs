@@ -35,6 +35,7 @@ impl Offer for OfImport {
     fn offers(setting: &Setting) -> bool {
         [
             "format",
+            "mapping",
             "text_mode",
             "on_bad_file",
             "memory_limit",

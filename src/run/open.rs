@@ -201,9 +201,10 @@ pub fn score(
     local_paths(&paths)?;
     local_paths(job.signals.as_slice())?;
     let mut rules = rules(job)?;
+    let judge = judges::judge(job, &rules)?;
+    // After everything that can be refused without a look at the files.
     let found = found(job, &paths)?;
     rules.text_mode = text_mode(job.text_mode, &found).map_err(SettingsError)?;
-    let judge = judges::judge(job, &rules)?;
     Ok(ScoreRequest {
         name: None,
         monitor_id: None,

@@ -114,7 +114,7 @@ fn wrong_flags_and_settings_are_refused_with_the_reason() {
         (vec!["--model", "/nonexistent"], "/nonexistent"),
         (vec!["--signals", "nowhere.parquet"], "nowhere.parquet"),
         (vec!["--config", &config], "`window`"),
-        (vec!["s3://bucket/traces"], "local files"),
+        (vec!["--offline", "s3://bucket/traces"], "--offline"),
     ] {
         let ran = nightmill(["score", SUPPORT, "--out", &out].iter().chain(&flags));
         assert!(

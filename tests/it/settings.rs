@@ -45,7 +45,7 @@ fn help_is_grouped_and_shows_what_values_there_are() {
     let words: Vec<&str> = help.split_whitespace().collect();
     let unwrapped = words.join(" ");
     for values in [
-        "[possible values: auto, parquet, jsonl]",
+        "[possible values: auto, parquet, jsonl, otlp, tempo,",
         "[possible values: auto, cpu, cuda, metal]",
         "[possible values: fail, skip]",
     ] {

@@ -230,7 +230,8 @@ fn unknown(sample: &Result<Option<(serde_json::Value, Vec<String>)>, String>) ->
     let (seen, keys) = match sample {
         Err(problem) => {
             return format!(
-                "{problem}; expected Parquet, JSON Lines, JSON or CSV, also as .gz or .zst"
+                "{problem}; expected Parquet, JSON Lines, JSON or CSV, also as .gz or .zst; name the \
+                 format with --format where the name of the file does not say it"
             );
         }
         Ok(None) => ("a document that is not JSON".to_owned(), Vec::new()),
