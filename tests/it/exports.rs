@@ -419,7 +419,7 @@ fn one_score_that_is_refused_costs_no_other() {
         let data = asked["data"].as_array().cloned().unwrap_or_default();
         data.iter().any(|one| one["trace_id"] == id(2))
     };
-    let server = server(move |asked| match about(&asked.json()) {
+    let server = server(move |asked| match about(asked.json()) {
         true => Answer::Status(404, Vec::new(), "Traces with IDs … do not exist.".into()),
         false => good(json!({"data": []})),
     });
