@@ -285,3 +285,26 @@ fn a_document_that_can_not_be_read_is_one_row_of_the_quarantine() {
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
     assert!(ran.stdout.contains("row 14"), "{}", ran.stdout);
 }
+
+#[test]
+fn files_of_one_name_in_two_folders_are_two_sessions() {
+    let place = Place::new();
+    let step =
+        r#"{"action": "ls", "observation": "a.txt", "response": "I look.", "thought": "look"}"#;
+    let run = format!(
+        r#"{{"environment": "main", "trajectory": [{step}], "history": [], "info": {{}}}}"#
+    );
+    let (one, two) = (
+        place.write("a/run.traj", &run),
+        place.write("b/run.traj", &run),
+    );
+    let ran = place.import(&[&one, &two], "both.parquet", &["--format", "swe-agent"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let batch = table(&place.at("both.parquet"));
+    let sessions = batch
+        .column_by_name("session_id")
+        .unwrap()
+        .as_string::<i32>();
+    assert_eq!(batch.num_rows(), 2);
+    assert_ne!(sessions.value(0), sessions.value(1));
+}

@@ -1,5 +1,6 @@
 //! From files of other formats to Parquet files of nightmill's own columns.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
@@ -56,10 +57,10 @@ pub fn convert(
 ) -> Result<Converted, TraceError> {
     let mut gatherer = Gatherer::new(work, most_bytes);
     let mut converted = Converted::default();
-    for file in files {
+    for (file, stem) in files.iter().zip(stems(files)) {
         let mut read = |first: u64, portion: Vec<Document>| {
             converted.documents += portion.len() as u64;
-            let parts = read_portion(file, first, portion, quarantine);
+            let parts = read_portion(file, &stem, first, portion, quarantine);
             parts
                 .into_iter()
                 .try_for_each(|parts| gatherer.add(parts))
@@ -122,11 +123,11 @@ fn disk(work: &Path, problem: &std::io::Error) -> String {
 /// The facts of a portion's documents, in pieces of its order. Documents without blank bytes alone count as rows.
 fn read_portion(
     file: &ForeignFile,
+    stem: &str,
     first: u64,
     portion: Vec<Document>,
     quarantine: &Quarantine,
 ) -> Vec<Parts> {
-    let stem = stem(&file.path);
     let pieces = (portion.len() / (4 * rayon::current_num_threads()).max(1)).max(1);
     let numbered: Vec<(u64, Document)> = (first..).zip(portion).collect();
     let mut numbered = numbered.into_iter();
@@ -144,7 +145,7 @@ fn read_portion(
             let mut parts = Parts::default();
             for (row, document) in chunk {
                 let before = (parts.traces.len(), parts.spans.len());
-                let place = Place { stem: &stem, row };
+                let place = Place { stem, row };
                 let read = file.reader.read(document, &place, &mut parts);
                 let read = read.and_then(|()| without_id(&parts, before));
                 if let Err(problem) = read {
@@ -181,6 +182,29 @@ fn without_id(parts: &Parts, before: (usize, usize)) -> Result<(), String> {
         true => Err("has no trace id".into()),
         false => Ok(()),
     }
+}
+
+/// The name of each file, by which sessions without id are told apart: with a mark of its folder where two files of one
+/// name are read together.
+fn stems(files: &[ForeignFile]) -> Vec<String> {
+    let plain: Vec<String> = files.iter().map(|file| stem(&file.path)).collect();
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    for name in &plain {
+        *counts.entry(name).or_default() += 1;
+    }
+    let marked = files
+        .iter()
+        .zip(&plain)
+        .map(|(file, name)| match counts.get(name.as_str()) {
+            Some(1) | None => name.clone(),
+            _ => {
+                let folder = file.path.parent().unwrap_or(Path::new(""));
+                let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+                let mark = blake3::hash(folder.as_os_str().as_encoded_bytes()).to_hex();
+                format!("{name}-{}", &mark[..8])
+            }
+        });
+    marked.collect()
 }
 
 fn stem(path: &Path) -> String {
