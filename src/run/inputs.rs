@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::output::RunError;
 use crate::run::ScoreRequest;
-use crate::trace::format::{NativeTexts, convert};
+use crate::trace::format::convert;
 use crate::trace::{Quarantine, SourceFile};
 
 /// What a run reads.
@@ -83,7 +83,7 @@ pub(super) fn text_mode(
     found: &crate::trace::format::Found,
 ) -> Result<crate::text::TextMode, String> {
     use crate::text::TextMode;
-    let said = found.texts == Some(NativeTexts::Said);
+    let said = found.said > 0;
     if said && given == Some(TextMode::Compat) {
         return Err(
             "--text-mode compat: these files were imported with what was said alone; import them again with --text-mode \
@@ -92,7 +92,7 @@ pub(super) fn text_mode(
         );
     }
     let recognised = said || !found.foreign.is_empty();
-    let others = !found.native.is_empty() && !said;
+    let others = found.native.len() > found.said;
     match given {
         Some(mode) => Ok(mode),
         None if recognised && others => Err(

@@ -131,6 +131,7 @@ fn walked(given: &str, folder: &Path) -> Result<Vec<PathBuf>, TraceError> {
     let mut files = Vec::new();
     for entry in visible_entries(folder) {
         let entry = entry.map_err(|e| failed(given, e))?;
+        refuse_table(given, &entry)?;
         let path = entry.path();
         let known = SourceFormat::of_extension(path).is_some() || may_be_foreign(path);
         if entry.file_type().is_file() && known {
@@ -138,6 +139,21 @@ fn walked(given: &str, folder: &Path) -> Result<Vec<PathBuf>, TraceError> {
         }
     }
     Ok(files)
+}
+
+/// The files of a warehouse table are not its rows: some are deleted, or of an earlier state.
+fn refuse_table(given: &str, entry: &walkdir::DirEntry) -> Result<(), TraceError> {
+    if !entry.file_type().is_dir() || !entry.path().join("_delta_log").is_dir() {
+        return Ok(());
+    }
+    Err(failed(
+        given,
+        format!(
+            "`{}` is a Delta table, whose files also hold rows that are deleted; write its rows as Parquet first, or name \
+             files one by one",
+            entry.path().display()
+        ),
+    ))
 }
 
 /// What name and first bytes say; JSON Lines if they say nothing.
@@ -206,6 +222,7 @@ fn in_folder(
     let mut files = Vec::new();
     for entry in visible_entries(folder) {
         let entry = entry.map_err(|e| failed(given, e))?;
+        refuse_table(given, &entry)?;
         let known = SourceFormat::of_extension(entry.path());
         if let (true, Some(known)) = (entry.file_type().is_file(), known)
             && format.is_none_or(|wanted| wanted == known)
@@ -364,6 +381,11 @@ mod tests {
             SourceFormat::Parquet,
             "first bytes decide"
         );
+        std::fs::create_dir_all(root.join("a/_delta_log")).unwrap();
+        for given in [at(""), at("a")] {
+            let refused = discover(std::slice::from_ref(&given), None).unwrap_err();
+            assert!(refused.to_string().contains("Delta table"), "{refused}");
+        }
         for nowhere in ["none", "b/*.jsonl", "empty"] {
             std::fs::create_dir_all(root.join("empty")).unwrap();
             assert!(

@@ -59,7 +59,7 @@ pub fn convert(
     let mut converted = Converted::default();
     for (file, stem) in files.iter().zip(stems(files)) {
         let mut read = |first: u64, portion: Vec<Document>| {
-            converted.documents += portion.len() as u64;
+            converted.documents += portion.iter().filter(|one| !one.is_blank()).count() as u64;
             let parts = read_portion(file, &stem, first, portion, quarantine);
             parts
                 .into_iter()
@@ -120,7 +120,7 @@ fn disk(work: &Path, problem: &std::io::Error) -> String {
     )
 }
 
-/// The facts of a portion's documents, in pieces of its order. Documents without blank bytes alone count as rows.
+/// The facts of a portion's documents, in pieces of its order.
 fn read_portion(
     file: &ForeignFile,
     stem: &str,

@@ -33,6 +33,11 @@ pub(super) enum Document {
 }
 
 impl Document {
+    /// Whether it is a blank line.
+    pub fn is_blank(&self) -> bool {
+        matches!(self, Self::Bytes(bytes) if bytes.is_empty())
+    }
+
     /// The value.
     pub fn value(self) -> Result<Value, String> {
         match self {

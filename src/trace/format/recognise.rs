@@ -52,8 +52,8 @@ pub struct Found {
     pub foreign: Vec<ForeignFile>,
     /// Files in folders that are in no format that is known.
     pub passed_over: Vec<PathBuf>,
-    /// Of native files that say so, what their texts are.
-    pub texts: Option<NativeTexts>,
+    /// How many native files say that they hold what was said alone.
+    pub said: usize,
 }
 
 impl Found {
@@ -146,7 +146,7 @@ pub fn found(
                     Container::Parquet => texts_of(path),
                     _ => None,
                 };
-                all.texts = all.texts.or(texts);
+                all.said += usize::from(texts == Some(NativeTexts::Said));
                 all.native.push(file);
             }
             None if named => return Err(problem(unknown(&sample))),
