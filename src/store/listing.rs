@@ -1,5 +1,7 @@
 //! From an address to the objects behind it: an object, a prefix as a folder, or a glob.
 
+use std::collections::HashSet;
+
 use futures::StreamExt;
 use globset::{GlobBuilder, GlobMatcher};
 use object_store::path::Path;
@@ -8,6 +10,7 @@ use object_store::{Error, ObjectMeta, ObjectStoreExt};
 use super::StoreError;
 use super::connect::Connection;
 use super::location::{Kind, Location};
+use super::warehouse::Warehouse;
 
 /// Which objects of a folder are brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,11 +62,11 @@ fn is_passed_over(below: &str) -> bool {
     below.split('/').any(|part| part.starts_with(['.', '_']))
 }
 
-fn is_glob(key: &str) -> bool {
+pub(super) fn is_glob(key: &str) -> bool {
     key.contains(['*', '?', '[', '{'])
 }
 
-fn path(at: &Location, key: &str) -> Result<Path, StoreError> {
+pub(super) fn path(at: &Location, key: &str) -> Result<Path, StoreError> {
     let parsed = match at.kind {
         Kind::Web => Path::from_url_path(key),
         _ => Path::parse(key),
@@ -108,6 +111,31 @@ pub(super) async fn find(
     match is_glob(key) {
         true => matching(connection, at, key, wanted).await,
         false => in_folder(connection, at, key, wanted).await,
+    }
+}
+
+/// Objects of a table of a warehouse are not its rows: some are deleted, or of an earlier state.
+fn refuse_tables(
+    at: &Location,
+    all: &[ObjectMeta],
+    taken: impl Fn(&str) -> bool,
+) -> Result<(), StoreError> {
+    let of_log = |meta: &ObjectMeta| {
+        let (kind, root) = Warehouse::of_key(meta.location.as_ref())?;
+        Some((kind, root.to_owned()))
+    };
+    let tables: HashSet<(Warehouse, String)> = all.iter().filter_map(of_log).collect();
+    let is_read = |(_, root): &&(Warehouse, String)| {
+        let keys = all.iter().map(|meta| meta.location.as_ref());
+        keys.filter(|key| key.starts_with(root.as_str()))
+            .any(&taken)
+    };
+    match tables.iter().find(is_read) {
+        None => Ok(()),
+        Some((kind, root)) => {
+            let table = at.sibling(root.trim_end_matches('/')).shown();
+            Err(StoreError::new(table, kind.problem(), kind.advice()))
+        }
     }
 }
 
@@ -157,14 +185,16 @@ async fn in_folder(
 ) -> Result<Vec<Listed>, StoreError> {
     let all = below(connection, at, prefix).await?;
     let count = all.len();
-    let taken = all.into_iter().filter(|meta| {
-        let below = meta
-            .location
-            .as_ref()
-            .strip_prefix(prefix)
-            .unwrap_or_default();
+    let is_taken = |key: &str| {
+        let below = key.strip_prefix(prefix).unwrap_or_default();
         is_taken(below.trim_start_matches('/'), wanted)
-    });
+    };
+    if wanted == Wanted::Inputs {
+        refuse_tables(at, &all, is_taken)?;
+    }
+    let taken = all
+        .into_iter()
+        .filter(|meta| is_taken(meta.location.as_ref()));
     let taken: Vec<Listed> = taken.map(Listed::from).collect();
     match (taken.is_empty(), count) {
         (false, _) => Ok(taken),
@@ -202,6 +232,9 @@ async fn matching(
         .take_while(|part| !is_glob(part))
         .collect();
     let all = below(connection, at, &base.join("/")).await?;
+    if wanted == Wanted::Inputs {
+        refuse_tables(at, &all, |key| takes(&glob, key, wanted))?;
+    }
     let taken = all
         .into_iter()
         .filter(|meta| takes(&glob, meta.location.as_ref(), wanted));
@@ -294,6 +327,20 @@ mod tests {
         assert_eq!(inputs("s3://b/**/p.parquet").unwrap().len(), 2);
         let everything = found(&KEYS, "s3://b/t", Wanted::Everything).unwrap();
         assert_eq!(everything.len(), 4);
+        const TABLE: [&str; 3] = [
+            "w/t/_delta_log/00000000000000000000.json",
+            "w/t/part-0.parquet",
+            "w/i/metadata/v1.metadata.json",
+        ];
+        for address in ["s3://b/w", "s3://b/w/t", "s3://b/w/*/*.parquet", "s3://b"] {
+            let refused = found(&TABLE, address, Wanted::Inputs).unwrap_err();
+            assert!(
+                refused.contains("s3://b/w/t") && refused.contains("Delta"),
+                "{refused}"
+            );
+        }
+        let one = found(&TABLE, "s3://b/w/t/part-0.parquet", Wanted::Inputs);
+        assert_eq!(one.unwrap(), ["w/t/part-0.parquet"]);
         for (nothing, told) in [
             ("s3://b/none", "no such object"),
             ("s3://b/t/*.csv", "no object matches"),

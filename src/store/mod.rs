@@ -5,10 +5,13 @@
 //! were given ([`crate::text`] knows which path is a copy of what). A run that is to be in a bucket is made in such a folder
 //! as everywhere, and carried over at its end.
 //!
+//! Delta tables come the same way, also local ones: the rows of one version are written there ([`delta`]).
+//!
 //! Calls wait until they are done; inside, a small runtime of its own has many requests under way.
 
 mod connect;
 mod deliver;
+mod delta;
 mod destination;
 mod error;
 mod fetch;
@@ -18,14 +21,17 @@ mod metadata_service;
 mod profile;
 mod scratch;
 mod upload;
+mod warehouse;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 pub use destination::Destination;
 pub use error::StoreError;
+pub(crate) use warehouse::Warehouse;
 
 use connect::Connection;
+use delta::Table;
 use listing::{Listed, Wanted};
 use location::Location;
 use scratch::Scratch;
@@ -47,11 +53,11 @@ pub(crate) fn is_address(path: &str) -> bool {
     path.contains("://")
 }
 
-/// Brings remote files, folders and globs among `paths` here. `file://` is a local path.
+/// Brings remote files, folders and globs among `paths` here, and the rows of Delta tables. `file://` is a local path.
 ///
 /// # Errors
 /// [`StoreError`] if `offline` and a path is remote, if there is nothing at an address, credentials are missing or refused,
-/// an object changes meanwhile, or the disk is too small. Nothing is left behind then.
+/// an object changes meanwhile, a table can't be read, or the disk is too small. Nothing is left behind then.
 pub fn fetched(paths: Vec<String>, offline: bool) -> Result<Fetched, StoreError> {
     bring(paths, offline, Wanted::Inputs)
 }
@@ -74,22 +80,25 @@ pub fn fetched_runs(folders: &[PathBuf]) -> Result<(Vec<PathBuf>, Fetched), Stor
 }
 
 fn bring(mut paths: Vec<String>, offline: bool, wanted: Wanted) -> Result<Fetched, StoreError> {
-    let mut remote = Vec::new();
+    let (mut remote, mut tables) = (Vec::new(), Vec::new());
     for (at, path) in paths.iter_mut().enumerate() {
-        if !is_address(path) {
-            continue;
-        }
-        match location::parse(path)? {
-            location::Named::Local(local) => *path = local,
-            location::Named::Remote(location) => {
-                if offline {
-                    return Err(refused_offline(&location));
+        if is_address(path) {
+            match location::parse(path)? {
+                location::Named::Local(local) => *path = local,
+                location::Named::Remote(location) => {
+                    if offline {
+                        return Err(refused_offline(&location));
+                    }
+                    remote.push((at, location));
+                    continue;
                 }
-                remote.push((at, location));
             }
         }
+        if wanted == Wanted::Inputs {
+            tables.extend(Table::local(path)?.map(|table| (at, table)));
+        }
     }
-    if remote.is_empty() {
+    if remote.is_empty() && tables.is_empty() {
         return Ok(Fetched {
             paths,
             ..Fetched::default()
@@ -100,6 +109,13 @@ fn bring(mut paths: Vec<String>, offline: bool, wanted: Wanted) -> Result<Fetche
     let (mut origins, mut all) = (HashSet::new(), Vec::new());
     for (at, location) in remote {
         let connection = Connection::open(&location)?;
+        if wanted == Wanted::Inputs
+            && let Some(table) = runtime.block_on(Table::remote(&connection, &location))?
+        {
+            origins.insert(location);
+            tables.push((at, table));
+            continue;
+        }
         let found = runtime.block_on(listing::find(&connection, &location, wanted))?;
         let place = scratch.place_of(&location)?;
         paths[at] = place.display().to_string();
@@ -116,6 +132,10 @@ fn bring(mut paths: Vec<String>, offline: bool, wanted: Wanted) -> Result<Fetche
     let sizes = all.iter().filter_map(|(_, _, listed, _)| listed.size);
     scratch.check_room(sizes.sum())?;
     runtime.block_on(fetch::bring_all(all))?;
+    for (number, (at, table)) in tables.into_iter().enumerate() {
+        let folder = table.write(&scratch, number, &runtime)?;
+        paths[at] = folder.display().to_string();
+    }
     Ok(Fetched {
         paths,
         origins: origins.into_iter().collect(),

@@ -72,6 +72,18 @@ impl Scratch {
         Ok(base)
     }
 
+    /// Where the rows of a table are to be, which are named by the table and its version: `…/NAME@v7`. `number` tells tables
+    /// apart.
+    pub fn of_table(&self, number: usize, name: &str, version: u64) -> PathBuf {
+        let name = name.trim_end_matches('/');
+        let above = name.rfind('/').map_or(0, |slash| slash + 1);
+        let (above, own) = name.split_at(above);
+        let base = self.root.join(format!("table-{number}"));
+        name_copies(&base, above);
+        // A name like `date=1` would be taken for the value of a column.
+        base.join(format!("{}@v{version}", own.replace('=', ":")))
+    }
+
     /// Whether so many bytes fit.
     pub fn check_room(&self, bytes: u64) -> Result<(), StoreError> {
         let Ok(disk) = rustix::fs::statvfs(&self.root) else {
@@ -143,6 +155,14 @@ mod tests {
         let second = scratch.place_of(&remote("https://h/x?a=2")).unwrap();
         assert_ne!(first, second);
         assert_eq!(origin_of(&second), "https://h/x");
+        let table = scratch.of_table(0, "/w/traces/", 7);
+        assert_eq!(origin_of(&table), "/w/traces@v7");
+        assert_eq!(
+            origin_of(&table.join("p.parquet")),
+            "/w/traces@v7/p.parquet"
+        );
+        let table = scratch.of_table(1, "s3://b/w/day=1", 0);
+        assert_eq!(origin_of(&table), "s3://b/w/day:1@v0");
         assert!(scratch.place_of(&remote("s3://b/a/../../x")).is_err());
         assert!(scratch.check_room(1).is_ok());
         let error = scratch.check_room(u64::MAX / 2).unwrap_err().to_string();

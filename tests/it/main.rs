@@ -15,6 +15,7 @@ mod buckets;
 mod cache;
 mod choosing;
 mod comparisons;
+mod delta_tables;
 mod exports;
 mod formats;
 mod golden_conversation;

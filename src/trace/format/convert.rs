@@ -16,7 +16,7 @@ use super::canonical::{self, DOCUMENT, SAID, TEXT};
 use super::documents::{self, Document};
 use super::gather::Gatherer;
 use super::{ForeignFile, Parts, Place};
-use crate::text::TextMode;
+use crate::text::{TextMode, origin_of};
 use crate::trace::{
     Code, OnBadFile, Quarantine, QuarantinedRows, SourceFile, SourceFormat, TraceError,
 };
@@ -200,7 +200,8 @@ fn stems(files: &[ForeignFile]) -> Vec<String> {
             _ => {
                 let folder = file.path.parent().unwrap_or(Path::new(""));
                 let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-                let mark = blake3::hash(folder.as_os_str().as_encoded_bytes()).to_hex();
+                // Where a copy lies is made up anew for each run.
+                let mark = blake3::hash(origin_of(&folder).as_bytes()).to_hex();
                 format!("{name}-{}", &mark[..8])
             }
         });
