@@ -279,12 +279,12 @@ fn write_file(engine: &dyn Engine, scan: &Scan, file: &ScanFile, to: &Path) -> R
         if batch.num_rows() > 0 {
             let copy = match &mut copy {
                 Some(copy) => copy,
-                none => none.insert(Copy::begin(to, batch.schema())?),
+                none => none.insert(RowFile::begin(to, batch.schema())?),
             };
             copy.write(&batch)?;
         }
     }
-    let rows = copy.map_or(Ok(0), Copy::end)?;
+    let rows = copy.map_or(Ok(0), RowFile::end)?;
     let deleted = file.dv_info.cardinality()?.unwrap_or(0);
     let gone = (read as u64).checked_sub(rows);
     match gone == Some(deleted) {
@@ -300,11 +300,11 @@ fn write_file(engine: &dyn Engine, scan: &Scan, file: &ScanFile, to: &Path) -> R
 fn no_rows(scan: &Scan, to: &Path) -> Result<(), Fault> {
     let schema = scan.logical_schema().as_ref().try_into_arrow();
     let schema: Schema = schema.map_err(KernelError::from)?;
-    Copy::begin(to, Arc::new(schema))?.end().map(|_| ())
+    RowFile::begin(to, Arc::new(schema))?.end().map(|_| ())
 }
 
 /// A file that is being written.
-struct Copy {
+struct RowFile {
     writer: ArrowWriter<BufWriter<File>>,
     rows: u64,
 }
@@ -313,7 +313,7 @@ fn disk(problem: impl ToString) -> Fault {
     Fault::Disk(problem.to_string())
 }
 
-impl Copy {
+impl RowFile {
     fn begin(to: &Path, schema: SchemaRef) -> Result<Self, Fault> {
         let folder = to.parent().unwrap_or(Path::new(""));
         std::fs::create_dir_all(folder).map_err(disk)?;

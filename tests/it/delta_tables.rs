@@ -188,6 +188,19 @@ fn a_table_is_scored_as_plain_files_of_its_live_rows() {
     assert_eq!(tables(&scored(&named, "again")), expected);
     let before = scored(&format!("{}@v0", table.display()), "before");
     assert_eq!(crate::support::summary(&before)["rows_read"], 49);
+    let query = format!(
+        "SELECT count(*) AS n, min(environment) AS e FROM '{}'",
+        table.display()
+    );
+    let mut command = program();
+    let command = command
+        .env("TMPDIR", home.path())
+        .args(["sql", &query, "--format", "json"]);
+    let ran = command.output().unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&ran.stdout),
+        "{\"n\":39,\"e\":\"prod\"}\n"
+    );
     let left = std::fs::read_dir(home.path()).unwrap();
     let left = left.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
     let left: Vec<String> = left

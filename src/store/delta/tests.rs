@@ -1,7 +1,5 @@
 //! Tables whose logs are written by hand, as the protocol of Delta has them.
 
-use std::collections::BTreeMap;
-
 use arrow::array::{ArrayRef, AsArray, Int64Array, StringArray};
 use arrow::datatypes::{DataType, Field, Fields, Int64Type};
 use object_store::ObjectStoreExt;
@@ -429,7 +427,7 @@ fn what_is_not_understood_is_refused_by_name() {
 
 #[test]
 fn damaged_tables_are_refused() {
-    let damage: BTreeMap<&str, fn(&Written)> = BTreeMap::from([
+    let damage: [(&str, fn(&Written)); 7] = [
         (
             "no commit",
             (|table| {
@@ -460,7 +458,7 @@ fn damaged_tables_are_refused() {
             let columns = vec![("id", texts(&["six"])), ("more", numbers([1]))];
             table.add("p3.parquet", columns, json!({"text": "d"}));
         }),
-    ]);
+    ];
     for (what, damage) in damage {
         let table = grown();
         damage(&table);
