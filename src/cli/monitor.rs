@@ -17,6 +17,7 @@ use crate::monitor::{Cadence, Monitor, MonitorStatus, MonitorStore, NewMonitor, 
 use crate::output::{BegunRun, begun_runs};
 use crate::report::brief;
 use crate::selection::TargetFilters;
+use crate::store::Warehouse;
 use crate::text::instant;
 
 pub(super) use super::monitor_flags::MonitorArgs;
@@ -104,6 +105,12 @@ fn weights(given: &[String]) -> Result<Value, SettingsError> {
 /// A monitor may run from any folder.
 fn absolute(paths: &[String]) -> Result<Vec<String>, AnyError> {
     crate::run::open::local_paths(paths)?;
+    for path in paths {
+        if let Some(kind) = Warehouse::of(Path::new(path)) {
+            let (problem, advice) = (kind.problem(), kind.advice());
+            return Err(format!("`{path}`: {problem}; {advice}").into());
+        }
+    }
     let whole = paths.iter().map(|path| {
         let path = std::path::absolute(path)?;
         Ok::<_, AnyError>(path.display().to_string())

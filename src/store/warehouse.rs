@@ -72,7 +72,8 @@ impl Warehouse {
     pub fn advice(self) -> &'static str {
         match self {
             Self::Delta => {
-                "name the folder of the table itself, to `nightmill import` for a monitor: its log says which rows count"
+                "name the folder of the table itself (for a monitor, what `nightmill import` makes of it): its log says which rows \
+                 count"
             }
             Self::Iceberg => {
                 "write its rows as Parquet (DuckDB: COPY (SELECT * FROM iceberg_scan('TABLE')) TO 'rows.parquet'), and name \

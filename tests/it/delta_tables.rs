@@ -285,6 +285,32 @@ fn tables_that_are_not_named_themselves_are_refused() {
     let [protocol, metadata] = begin(vec![], &[]);
     let added = add(&table, "p0.parquet", &rows("a", 3), json!({}));
     commit(&table, 0, &[protocol, metadata, added]);
+    let monitors = home.path().join("monitors").display().to_string();
+    let table = table.display().to_string();
+    let watched = nightmill([
+        "monitor",
+        "add",
+        "m",
+        &table,
+        "--target",
+        "trace",
+        "--metrics",
+        "empty_output",
+        "--cadence",
+        "daily",
+        "--out",
+        &monitors,
+        "--monitors",
+        &monitors,
+    ]);
+    assert_eq!(watched.code, Some(1), "{watched:?}");
+    assert!(
+        watched
+            .stderr
+            .contains("what `nightmill import` makes of it"),
+        "{}",
+        watched.stderr
+    );
     let iceberg = home.path().join("i");
     std::fs::create_dir_all(iceberg.join("data")).unwrap();
     std::fs::create_dir_all(iceberg.join("metadata")).unwrap();
