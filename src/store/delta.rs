@@ -22,9 +22,9 @@ use delta_kernel::{Engine, FileMeta, KernelError, Snapshot};
 use delta_kernel_default_engine::DefaultEngineBuilder;
 use delta_kernel_default_engine::executor::tokio::TokioMultiThreadExecutor;
 use futures::StreamExt;
-use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
 use object_store::prefix::PrefixStore;
+use object_store::{Error, ObjectStore};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
@@ -98,29 +98,40 @@ impl Table {
         }))
     }
 
-    /// The table at an address, if there is a log below it.
+    /// The table at an address and the address without a version, if there is a log below it.
     pub async fn remote(
         connection: &Connection,
         at: &Location,
-    ) -> Result<Option<Self>, StoreError> {
+    ) -> Result<Option<(Self, Location)>, StoreError> {
         let key = at.key.trim_end_matches('/');
-        if at.kind == Kind::Web || listing::is_glob(key) {
+        let name = key.rsplit('/').next().unwrap_or_default();
+        if at.kind == Kind::Web || listing::is_glob(key) || listing::may_be_read(name) {
             return Ok(None);
         }
         let earlier = versioned(key).map(|(key, version)| (key, Some(version)));
         for (key, version) in std::iter::once((key, None)).chain(earlier) {
             let folder = at.sibling(key);
             let log = listing::path(&folder, format!("{key}/_delta_log").trim_start_matches('/'))?;
-            // Whoever may not list is told when the files are looked for.
-            if let Some(Ok(_)) = connection.store.list(Some(&log)).next().await {
-                let store = Arc::clone(&connection.store);
-                return Ok(Some(Self {
-                    store: Arc::new(PrefixStore::new(store, listing::path(&folder, key)?)),
-                    name: folder.shown(),
-                    whole_name: folder.shown(),
-                    version,
-                }));
+            let first = connection.store.list(Some(&log)).next().await;
+            match &first {
+                Some(Ok(_)) => {}
+                // Whoever may not list may be able to read what is named.
+                None
+                | Some(Err(
+                    Error::NotFound { .. }
+                    | Error::PermissionDenied { .. }
+                    | Error::Unauthenticated { .. },
+                )) => continue,
+                Some(Err(error)) => return Err(connection.told(at, error)),
             }
+            let store = Arc::clone(&connection.store);
+            let table = Self {
+                store: Arc::new(PrefixStore::new(store, listing::path(&folder, key)?)),
+                name: folder.shown(),
+                whole_name: folder.shown(),
+                version,
+            };
+            return Ok(Some((table, folder)));
         }
         Ok(None)
     }

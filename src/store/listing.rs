@@ -46,7 +46,7 @@ const ENDINGS: [&str; 9] = [
 const COMPRESSED: [&str; 4] = ["gz", "gzip", "zst", "zstd"];
 
 /// Whether an object of a folder may be read, by its name.
-fn may_be_read(name: &str) -> bool {
+pub(super) fn may_be_read(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let mut endings = name.rsplit('.');
     let last = endings.next().unwrap_or_default();

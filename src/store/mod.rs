@@ -110,9 +110,10 @@ fn bring(mut paths: Vec<String>, offline: bool, wanted: Wanted) -> Result<Fetche
     for (at, location) in remote {
         let connection = Connection::open(&location)?;
         if wanted == Wanted::Inputs
-            && let Some(table) = runtime.block_on(Table::remote(&connection, &location))?
+            && let Some((table, folder)) =
+                runtime.block_on(Table::remote(&connection, &location))?
         {
-            origins.insert(location);
+            origins.insert(folder);
             tables.push((at, table));
             continue;
         }

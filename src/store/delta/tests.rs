@@ -509,7 +509,9 @@ fn a_table_of_a_bucket_is_read_from_there() {
             panic!("{address}")
         };
         let found = runtime.block_on(Table::remote(&connection, &at)).unwrap();
-        let folder = found.unwrap().write(&scratch, number, &runtime).unwrap();
+        let (table, from) = found.unwrap();
+        assert_eq!(from.shown(), "s3://b/w/t");
+        let folder = table.write(&scratch, number, &runtime).unwrap();
         assert_eq!(rows_of(&folder).len(), rows, "{address}");
         assert_eq!(origin_of(&folder), named);
     }
