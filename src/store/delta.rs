@@ -105,7 +105,8 @@ impl Table {
     ) -> Result<Option<(Self, Location)>, StoreError> {
         let key = at.key.trim_end_matches('/');
         let name = key.rsplit('/').next().unwrap_or_default();
-        if at.kind == Kind::Web || listing::is_glob(key) || listing::may_be_read(name) {
+        let is_file = listing::may_be_read(name) && !at.key.ends_with('/');
+        if at.kind == Kind::Web || listing::is_glob(key) || is_file {
             return Ok(None);
         }
         let earlier = versioned(key).map(|(key, version)| (key, Some(version)));
