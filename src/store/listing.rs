@@ -1,6 +1,6 @@
 //! From an address to the objects behind it: an object, a prefix as a folder, or a glob.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use futures::StreamExt;
 use globset::{GlobBuilder, GlobMatcher};
@@ -124,7 +124,7 @@ fn refuse_tables(
         let (kind, root) = Warehouse::of_key(meta.location.as_ref())?;
         Some((kind, root.to_owned()))
     };
-    let tables: HashSet<(Warehouse, String)> = all.iter().filter_map(of_log).collect();
+    let tables: BTreeSet<(Warehouse, String)> = all.iter().filter_map(of_log).collect();
     let is_read = |(_, root): &&(Warehouse, String)| {
         let keys = all.iter().map(|meta| meta.location.as_ref());
         keys.filter(|key| key.starts_with(root.as_str()))

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Whose table a folder is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Warehouse {
     /// Delta Lake.
     Delta,

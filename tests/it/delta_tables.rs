@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use crate::support::{nightmill, program, read_parquet, root, traces, write_parquet};
 
-/// A deletion vector as Delta's protocol gives it for an example, of the rows below.
-const VECTOR: &str = "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L";
+/// The deletion vector of these rows, as logs carry it.
+const VECTOR: &str = "^Bg9^0rr910000000000iXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L";
 const DELETED: [usize; 6] = [3, 4, 7, 11, 18, 29];
 
 fn rows(name: &str, count: usize) -> RecordBatch {
@@ -142,7 +142,7 @@ fn a_table_is_scored_as_plain_files_of_its_live_rows() {
     let removed =
         json!({"remove": {"path": "p1.parquet", "deletionTimestamp": 1, "dataChange": true}});
     kept["add"]["deletionVector"] =
-        json!({"storageType": "i", "pathOrInlineDv": VECTOR, "sizeInBytes": 40, "cardinality": 6});
+        json!({"storageType": "i", "pathOrInlineDv": VECTOR, "sizeInBytes": 44, "cardinality": 6});
     let added = add(&table, "p2.parquet", &last, json!({"environment": null}));
     commit(&table, 1, &[replaced, kept, removed, added]);
 
