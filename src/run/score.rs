@@ -230,7 +230,7 @@ fn make(
 
     let runtime = runtime(request.engine.threads)?;
     let mut given = match &request.signals {
-        Some(path) => runtime.block_on(GivenSignals::read(path))?,
+        Some(path) => runtime.block_on(GivenSignals::read(path, &rules.span_signals()))?,
         None => GivenSignals::none(),
     };
     if request.monitor_id.is_none() {

@@ -161,6 +161,11 @@ impl ParquetFile {
         self.columns.signals.iter().any(Option::is_some)
     }
 
+    /// Whether the wanted signal of this number is a column of this file.
+    pub fn has_signal(&self, at: usize) -> bool {
+        self.columns.signals.get(at).is_some_and(Option::is_some)
+    }
+
     /// The columns of the file; texts are of the type `BinaryView`.
     pub fn schema(&self) -> &Schema {
         self.metadata.schema()

@@ -130,7 +130,7 @@ proptest! {
         let mut ids: Vec<&str> = ids.iter().map(String::as_str).collect();
         let mut signals: Vec<Signals> = signals
             .into_iter()
-            .map(|(confidence, loop_detection, tool_correctness, coherence)| Signals { confidence, loop_detection, tool_correctness, coherence })
+            .map(|(confidence, loop_detection, tool_correctness, coherence)| Signals { confidence, loop_detection, tool_correctness, coherence, ..Signals::default() })
             .collect();
         let weights = SignalWeights::default();
         let both = |ids: &[&str], signals: &[Signals]| {
@@ -147,7 +147,7 @@ proptest! {
         ids.reverse();
         prop_assert_eq!(both(&ids, &signals), before);
         // A perfect trace more never makes a session less consistent.
-        signals.push(Signals { confidence: Some(1.0), loop_detection: Some(1.0), tool_correctness: Some(1.0), coherence: Some(1.0) });
+        signals.push(Signals { confidence: Some(1.0), loop_detection: Some(1.0), tool_correctness: Some(1.0), coherence: Some(1.0), ..Signals::default() });
         ids.push("perfect");
         prop_assert!(both(&ids, &signals).2 >= before.2);
     }
