@@ -19,9 +19,9 @@ use datafusion::catalog::TableProvider;
 use datafusion::error::Result;
 use datafusion::prelude::{DataFrame, SessionContext};
 
-use crate::metric::{SIGNALS, SPAN_SIGNALS};
 #[cfg(doc)]
 use crate::metric::compared::Comparing;
+use crate::metric::{SIGNALS, SPAN_SIGNALS};
 
 /// What a scoring plan consists of.
 #[derive(Clone, Debug)]
@@ -147,10 +147,12 @@ pub async fn given_signals(
     let from = match overlaid.is_empty() {
         true => from,
         false => {
-            let signals = names.iter().map(|name| match overlaid.iter().any(|s| s == name) {
-                true => format!("coalesce(signals.\"{name}\", t.{name}) AS {name}"),
-                false => format!("t.{name}"),
-            });
+            let signals = names
+                .iter()
+                .map(|name| match overlaid.iter().any(|s| s == name) {
+                    true => format!("coalesce(signals.\"{name}\", t.{name}) AS {name}"),
+                    false => format!("t.{name}"),
+                });
             let signals: Vec<String> = signals.collect();
             format!(
                 "(SELECT t.trace_id, t.given_id, t.session_id, t.project_id, t.started_at, t.started_at_nanos, {} \

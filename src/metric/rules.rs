@@ -102,7 +102,8 @@ impl Rules {
 
     /// Whether any metric that is computed looks at spans.
     pub fn reads_spans(&self) -> bool {
-        self.with_span_signals().any(|m| m.inputs.contains(&"spans"))
+        self.with_span_signals()
+            .any(|m| m.inputs.contains(&"spans"))
     }
 
     /// Whether any of them has nothing to say without spans.

@@ -255,7 +255,10 @@ mod tests {
         };
         assert_eq!(step_risk(&alone, &both), Some(0.375));
         assert_eq!(step_risk(&alone, &weights(&[])), None);
-        assert_eq!(step_risk(&alone, &weights(&[("tool_error_rate", 1.0)])), None);
+        assert_eq!(
+            step_risk(&alone, &weights(&[("tool_error_rate", 1.0)])),
+            None
+        );
     }
 
     #[test]
@@ -266,11 +269,17 @@ mod tests {
         let reliability = agent_reliability(session(&["a", "b"], &signals), &stuck);
         assert_eq!((reliability.score, reliability.flagged), (0.4, vec![0]));
         assert!(
-            reliability.metadata.contains(r#""a":{"confidence_risk":0.4,"loop_risk":0.1,"stuck_risk":0.75,"step_risk":0.6}"#),
+            reliability.metadata.contains(
+                r#""a":{"confidence_risk":0.4,"loop_risk":0.1,"stuck_risk":0.75,"step_risk":0.6}"#
+            ),
             "{}",
             reliability.metadata
         );
-        assert!(reliability.metadata.contains(r#""coherence":1.0,"stuck":0.8}"#));
+        assert!(
+            reliability
+                .metadata
+                .contains(r#""coherence":1.0,"stuck":0.8}"#)
+        );
         // Uncertainty: (1 + 0.1 + 0.6) * 0.4 = 0.68 and (1 + 0.1) * 0.4 = 0.44; the root of their mean square is 0.5727.
         let consistency = agent_consistency(session(&["a", "b"], &signals), &stuck);
         assert_eq!(consistency.score, 0.4273);

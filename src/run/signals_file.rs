@@ -61,7 +61,11 @@ impl GivenSignals {
             .collect();
         let signals = SIGNALS.iter().map(|(name, _)| name).chain(of_spans);
         let signals: Vec<String> = signals.map(|name| (*name).to_owned()).collect();
-        let names: Vec<String> = signals.iter().filter(|n| present.contains(n)).cloned().collect();
+        let names: Vec<String> = signals
+            .iter()
+            .filter(|n| present.contains(n))
+            .cloned()
+            .collect();
         if names.is_empty() || !present.iter().any(|p| p == "trace_id") {
             return Err(RunError::Request(format!(
                 "signals file `{path}` must have a column trace_id and at least one of {}; it has {}",

@@ -46,6 +46,7 @@ mod scripted_judge;
 mod scripted_judge_tests;
 mod settings;
 mod span_metrics;
+mod span_weights;
 mod suite_agents;
 mod suite_metrics;
 mod suites;
