@@ -131,6 +131,7 @@ pub(super) fn check(monitor: &Monitor, config: Option<&Path>) -> Result<(), AnyE
     }
     let job = job_of(monitor, config)?;
     open::local_paths(&monitor.paths)?;
+    open::local_paths(job.signals.as_slice())?;
     let rules = open::rules(&job)?;
     open::column_map(&job)?;
     open::engine(&job, CacheChoice::User)?;

@@ -17,7 +17,7 @@ pub use loop_record::unpack_loop_record;
 pub use plan::{Digests, ScorePlan, SessionPlan, for_each_batch, given_signals};
 pub use session::{EngineOptions, engine_session};
 pub use span_facts::span_facts;
-pub use sql_table::{CheckFile, FilesAsTables};
+pub use sql_table::{CheckFile, FilesAsTables, MakeTable};
 pub use tap::Tap;
 pub use trace_table::traces_table;
 

@@ -360,6 +360,14 @@ pub fn own_format(job: &Job) -> Result<Option<SourceFormat>, SettingsError> {
     }
 }
 
+/// Which files of nightmill's own columns to read, for commands that read other formats too.
+pub fn native_format(job: &Job) -> Option<SourceFormat> {
+    match job.format.map_or(Choice::Auto, |format| format.0) {
+        Choice::Native(format) => Some(format),
+        Choice::Auto | Choice::Foreign(_) => None,
+    }
+}
+
 /// What to do about unreadable files.
 pub fn on_bad_file(job: &Job) -> OnBadFile {
     job.on_bad_file.unwrap_or_default()

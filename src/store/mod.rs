@@ -12,6 +12,7 @@ mod deliver;
 mod destination;
 mod error;
 mod fetch;
+mod file_destination;
 mod listing;
 mod location;
 mod metadata_service;
@@ -24,6 +25,7 @@ use std::path::{Path, PathBuf};
 
 pub use destination::Destination;
 pub use error::StoreError;
+pub use file_destination::FileDestination;
 
 use connect::Connection;
 use listing::{Listed, Wanted};

@@ -17,6 +17,7 @@ mod choosing;
 mod comparisons;
 mod exports;
 mod formats;
+mod formats_elsewhere;
 mod golden_conversation;
 mod golden_evalset_criteria;
 mod golden_evalset_files;
