@@ -37,6 +37,9 @@ pub(super) fn kept_settings(given: &[String]) -> Result<BTreeMap<String, String>
             return Err(SettingsError(format!("--set {key}: {instead}")).into());
         }
         let is_path = Setting::named(&key).is_some_and(Setting::is_path);
+        if is_path {
+            open::local_paths(std::slice::from_ref(&value))?;
+        }
         let value = match is_path {
             true => std::path::absolute(&value)?.display().to_string(),
             false => value,

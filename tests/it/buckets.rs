@@ -619,24 +619,29 @@ fn an_import_and_given_signals_may_be_in_a_bucket() {
     assert_eq!(manifest["request"]["settings"]["signals"], address);
     assert!(!manifest.to_string().contains("nightmill-remote"));
 
-    // Monitors read here alone, and say so at once.
-    let mut command = with_bucket(bucket.port, home.path());
-    command.args(["monitor", "add", "m"]).arg(&inputs);
-    command.args([
-        "--target",
-        "session",
-        "--metrics",
-        "agent_reliability",
-        "--cadence",
-        "daily",
-    ]);
-    command
-        .args(["--set", &format!("signals={address}"), "--out"])
-        .arg(home.path().join("runs"));
-    let monitor = ran(command.arg("--monitors").arg(home.path().join("monitors")));
-    assert_eq!(monitor.code, Some(2), "{monitor:?}");
+    // Monitors read and write here alone, and say so at once.
+    let here = home.path().join("runs").display().to_string();
+    for (signals, out, told) in [
+        (address, here.as_str(), "only local files are read here"),
+        (
+            "given.jsonl",
+            "s3://night/runs",
+            "monitors write here alone",
+        ),
+    ] {
+        let mut command = with_bucket(bucket.port, home.path());
+        command.args(["monitor", "add", "m"]).arg(&inputs);
+        command.args(["--target", "session", "--metrics", "agent_reliability"]);
+        command.args(["--cadence", "daily", "--set", &format!("signals={signals}")]);
+        command.args(["--out", out, "--monitors"]);
+        let monitor = ran(command.arg(home.path().join("monitors")));
+        assert_eq!(monitor.code, Some(2), "{monitor:?}");
+        assert!(monitor.stderr.contains(told), "{monitor:?}");
+    }
+    let retry = nightmill(["runs", "retry", "s3://night/runs/x"]);
+    assert_eq!(retry.code, Some(2), "{retry:?}");
     assert!(
-        monitor.stderr.contains("only local files are read here"),
-        "{monitor:?}"
+        retry.stderr.contains("copy the run here first"),
+        "{retry:?}"
     );
 }

@@ -130,8 +130,7 @@ fn weighed_scores_of_spans_are_signals_of_session_metrics() {
     // The worst 15 % of three steps are one. Penalties: 0.2 + 0.6 + 0.29997, 0.2 + 0.18, 0.2 + 0.15003.
     assert_eq!(place.session("weighed"), [Some(0.4), Some(0.8353)]);
     assert!(
-        ran.stdout
-            .contains("tool_error_rate 0.5000 in t1\n"),
+        ran.stdout.contains("tool_error_rate 0.5000 in t1\n"),
         "{ran:?}"
     );
     let sessions = read_parquet(&place.at("weighed").join("sessions"));
@@ -263,7 +262,14 @@ fn settings_files_and_monitors_weigh_too() {
         &monitors,
     ]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    let ran = nightmill(["monitor", "tick", "--now", "2036-01-01T00:00:00Z", "--monitors", &monitors]);
+    let ran = nightmill([
+        "monitor",
+        "tick",
+        "--now",
+        "2036-01-01T00:00:00Z",
+        "--monitors",
+        &monitors,
+    ]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let mut runs = std::fs::read_dir(place.at("runs"))
         .unwrap()
