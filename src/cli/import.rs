@@ -10,6 +10,8 @@ use super::{AnyError, Outcome, outcome};
 use crate::job::{Job, Setting};
 use crate::run::open;
 use crate::run::{ImportRequest, Imported, import};
+use crate::store::FileDestination;
+use crate::text::origin_of;
 use crate::trace::format::Found;
 
 /// Flags of `import`.
@@ -18,7 +20,7 @@ pub(super) struct ImportArgs {
     /// Files, folders and globs, also of several formats at once; .gz and .zst too
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<String>,
-    /// The Parquet file to make
+    /// The Parquet file to make, here or in a bucket
     #[arg(long, value_name = "FILE", required_unless_present = "explain")]
     out: Option<PathBuf>,
     /// Say which format each file is in, why, and which of its fields becomes which column; writes nothing
@@ -62,24 +64,17 @@ impl Offer for OfImport {
 pub(super) fn run(mut args: ImportArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
     let _piped = Piped::take(&mut args.paths)?;
     let job = Job::of(args.settings.given.complete(config)?)?;
-    if let Some(out) = args
-        .out
-        .as_ref()
-        .filter(|out| out.to_string_lossy().contains("://"))
-    {
-        let out = out.display();
-        return Err(
-            format!("--out {out}: import writes local files; name one, and copy it there").into(),
-        );
-    }
     let inputs = crate::store::fetched(args.paths, job.offline)?;
     let found = open::found(&job, &inputs.paths)?;
     let Some(out) = args.out else {
         outcome::print(&explained(&found, job.json)?)?;
         return Ok(Outcome::Done);
     };
-    let request: ImportRequest = open::import(&job, found, out)?;
-    let imported = import(&request)?;
+    let place = FileDestination::of(out, job.overwrite, job.offline, &inputs)?;
+    let request: ImportRequest = open::import(&job, found, place.file().to_owned())?;
+    let mut imported = import(&request)?;
+    imported.out = PathBuf::from(origin_of(&imported.out));
+    place.deliver()?;
     let text = match job.json {
         true => format!("{}\n", serde_json::to_string_pretty(&imported)?),
         false => told(&imported),

@@ -10,6 +10,7 @@ mod conversations;
 mod delete;
 mod embed;
 mod export;
+mod foreign_tables;
 mod idle_flags;
 mod import;
 mod judge;

@@ -118,6 +118,18 @@ fn absolute(paths: &[String]) -> Result<Vec<String>, AnyError> {
     whole.collect()
 }
 
+/// Where runs go, as a whole path: a folder of this machine.
+fn local_folder(out: &Path) -> Result<PathBuf, AnyError> {
+    match out.to_string_lossy().contains("://") {
+        false => Ok(std::path::absolute(out)?),
+        true => Err(SettingsError(format!(
+            "--out {}: monitors write here alone; name a local folder, and copy its runs there",
+            out.display()
+        ))
+        .into()),
+    }
+}
+
 fn known_metrics(target: Target) -> Vec<&'static str> {
     metrics_of(match target {
         Target::Trace => Level::Trace,
@@ -146,7 +158,7 @@ fn add(
         cadence: args.cadence,
         only_if_changed: !args.always,
         paths: absolute(&args.paths)?,
-        out: std::path::absolute(&args.out)?,
+        out: local_folder(&args.out)?,
         settings: kept_settings(&args.set)?,
     };
     let monitor = Monitor::create(new, &known_metrics(args.target), now)?;
@@ -210,7 +222,7 @@ fn change(
                 false => absolute(&args.paths)?,
             },
             out: match &args.out {
-                Some(out) => std::path::absolute(out)?,
+                Some(out) => local_folder(out)?,
                 None => monitor.out.clone(),
             },
             settings,

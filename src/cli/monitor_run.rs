@@ -37,6 +37,9 @@ pub(super) fn kept_settings(given: &[String]) -> Result<BTreeMap<String, String>
             return Err(SettingsError(format!("--set {key}: {instead}")).into());
         }
         let is_path = Setting::named(&key).is_some_and(Setting::is_path);
+        if is_path {
+            open::local_paths(std::slice::from_ref(&value))?;
+        }
         let value = match is_path {
             true => std::path::absolute(&value)?.display().to_string(),
             false => value,
@@ -131,6 +134,7 @@ pub(super) fn check(monitor: &Monitor, config: Option<&Path>) -> Result<(), AnyE
     }
     let job = job_of(monitor, config)?;
     open::local_paths(&monitor.paths)?;
+    open::local_paths(job.signals.as_slice())?;
     let rules = open::rules(&job)?;
     open::column_map(&job)?;
     open::engine(&job, CacheChoice::User)?;

@@ -45,9 +45,9 @@ pub(super) fn run(mut args: ScoreArgs, config: Option<&Path>) -> Result<Outcome,
     }
     let _piped = Piped::take(&mut args.paths)?;
     let out = args.out.unwrap_or_default();
-    let job = Job::of(args.settings.given.clone().complete(config)?)?;
+    let mut job = Job::of(args.settings.given.clone().complete(config)?)?;
     let page = (!args.no_report).then_some(crate::report::html as PageWriter);
-    let inputs = crate::store::fetched(args.paths, job.offline)?;
+    let inputs = brought(args.paths, &mut job)?;
     let place = destination(out, &job, &inputs)?;
     let request = ScoreRequest {
         overwrite: job.overwrite,
@@ -57,6 +57,16 @@ pub(super) fn run(mut args: ScoreArgs, config: Option<&Path>) -> Result<Outcome,
     let sampled = args.targets.sampled();
     idle_flags::of_scoring(&args.settings.given, &job, &request.rules, sampled)?;
     carry_out(&request, job.json, place)
+}
+
+/// Brings remote inputs here, and remote signals beside them: the job names their copy then.
+pub(super) fn brought(mut paths: Vec<String>, job: &mut Job) -> Result<Fetched, StoreError> {
+    paths.extend(job.signals.clone());
+    let mut inputs = crate::store::fetched(paths, job.offline)?;
+    if job.signals.is_some() {
+        job.signals = inputs.paths.pop();
+    }
+    Ok(inputs)
 }
 
 /// Where a run directory is made, and where it goes.

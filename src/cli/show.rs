@@ -189,7 +189,7 @@ fn of_finished(told: &Told) -> Vec<Line> {
         ),
         ("window", of(manifest, "/rules/window")),
         ("weights", of(manifest, "/rules/weights")),
-        ("texts", of(manifest, "/rules/text_mode")),
+        ("text mode", of(manifest, "/rules/text_mode")),
         ("monitor", run.record.monitor_id.clone().unwrap_or_default()),
         ("retry of", run.record.retry_of.clone().unwrap_or_default()),
         ("scores of", of(manifest, "/scores_of")),

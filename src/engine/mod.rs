@@ -5,6 +5,7 @@ mod functions;
 mod loop_record;
 mod plan;
 mod session;
+mod span_facts;
 mod sql_table;
 mod stuck_record;
 mod tap;
@@ -15,8 +16,8 @@ pub use functions::{FunctionDoc, documented};
 pub use loop_record::unpack_loop_record;
 pub use plan::{Digests, ScorePlan, SessionPlan, for_each_batch, given_signals};
 pub use session::{EngineOptions, engine_session};
-pub use sql_table::{CheckFile, FilesAsTables};
-pub use stuck_record::{StuckRecord, unpack_stuck_record};
+pub use span_facts::span_facts;
+pub use sql_table::{CheckFile, FilesAsTables, MakeTable};
 pub use tap::Tap;
 pub use trace_table::traces_table;
 

@@ -19,9 +19,9 @@ use datafusion::catalog::TableProvider;
 use datafusion::error::Result;
 use datafusion::prelude::{DataFrame, SessionContext};
 
-use crate::metric::SIGNALS;
 #[cfg(doc)]
 use crate::metric::compared::Comparing;
+use crate::metric::{SIGNALS, SPAN_SIGNALS};
 
 /// What a scoring plan consists of.
 #[derive(Clone, Debug)]
@@ -39,6 +39,8 @@ pub struct ScorePlan {
     pub comparing: [Option<f64>; 3],
     /// What the traces say of their spans and outputs for metrics of spans. Without any, there is no column for it.
     pub digests: Digests,
+    /// Scores of spans that are signals. Each has a column of its name, and one that says whether it was given.
+    pub span_signals: Vec<&'static str>,
 }
 
 /// Columns of digests that a plan has.
@@ -114,45 +116,44 @@ const SESSION_ORDER: &str = "session_id ASC NULLS LAST, project_id ASC NULLS LAS
 
 /// The rows of the table `traces`, which carry all their signals already, in session order.
 ///
-/// Columns: `trace_id`, `shown_id`, `session_id`, `project_id`, `started_at` and the four signals. Those of `overlaid`, in
-/// the table `signals` beside `trace_id`, go before the ones that the rows carry.
+/// Columns: `trace_id`, `shown_id`, `session_id`, `project_id`, `started_at`, the four signals and those of spans named by
+/// `of_spans`. Those of `overlaid`, in the table `signals` beside `trace_id`, go before the ones that the rows carry.
 ///
 /// # Errors
 /// DataFusion's.
 pub async fn given_signals(
     context: &SessionContext,
     merge_repeated: bool,
+    of_spans: &[&str],
     overlaid: &[String],
 ) -> Result<DataFrame> {
     use Later::{Replaces, ReplacesIfThere, Stays};
+    let mut names = SIGNALS.map(|(name, _)| name).to_vec();
+    names.extend(of_spans);
     let from = match merge_repeated {
         false => "traces".to_owned(),
-        true => format!(
-            "({})",
-            merged(
-                "traces",
-                &[
-                    ("given_id", Stays),
-                    ("session_id", ReplacesIfThere),
-                    ("project_id", ReplacesIfThere),
-                    ("started_at", Replaces),
-                    ("started_at_nanos", Replaces),
-                    ("confidence", ReplacesIfThere),
-                    ("loop_detection", ReplacesIfThere),
-                    ("tool_correctness", ReplacesIfThere),
-                    ("coherence", ReplacesIfThere),
-                ],
-                "",
-            )
-        ),
+        true => {
+            let mut columns = vec![
+                ("given_id", Stays),
+                ("session_id", ReplacesIfThere),
+                ("project_id", ReplacesIfThere),
+                ("started_at", Replaces),
+                ("started_at_nanos", Replaces),
+            ];
+            columns.extend(names.iter().map(|name| (*name, ReplacesIfThere)));
+            format!("({})", merged("traces", &columns, ""))
+        }
     };
     let from = match overlaid.is_empty() {
         true => from,
         false => {
-            let signals = SIGNALS.map(|(name, _)| match overlaid.iter().any(|s| s == name) {
-                true => format!("coalesce(signals.\"{name}\", t.{name}) AS {name}"),
-                false => format!("t.{name}"),
-            });
+            let signals = names
+                .iter()
+                .map(|name| match overlaid.iter().any(|s| s == name) {
+                    true => format!("coalesce(signals.\"{name}\", t.{name}) AS {name}"),
+                    false => format!("t.{name}"),
+                });
+            let signals: Vec<String> = signals.collect();
             format!(
                 "(SELECT t.trace_id, t.given_id, t.session_id, t.project_id, t.started_at, t.started_at_nanos, {} \
                  FROM signals RIGHT JOIN {from} t ON signals.trace_id = t.trace_id)",
@@ -161,9 +162,9 @@ pub async fn given_signals(
         }
     };
     let sql = format!(
-        "SELECT trace_id, {SHOWN_ID}, session_id, project_id, started_at, \
-           confidence, loop_detection, tool_correctness, coherence \
-         FROM {from} ORDER BY {SESSION_ORDER}"
+        "SELECT trace_id, {SHOWN_ID}, session_id, project_id, started_at, {} \
+         FROM {from} ORDER BY {SESSION_ORDER}",
+        names.join(", ")
     );
     context.sql(&sql).await
 }
@@ -175,7 +176,7 @@ impl ScorePlan {
     /// Columns: `trace_id` (canonical), `shown_id` (as it was given), labels, `input_position` and
     /// `output_position` (where the texts are), the raw
     /// `coherence_gap` and `loop_record`, where outputs are compared the raw `comparison_record`, the digests and
-    /// `stuck_record` where spans are looked at, the four signals, and which of them were given.
+    /// `stuck_record` where spans are looked at, the four signals, and which of them were given, and the signals of spans.
     ///
     /// # Errors
     /// DataFusion's.
@@ -282,12 +283,16 @@ impl ScorePlan {
         };
         sql.push_str(&format!(
             ", joined AS (SELECT t.trace_id, {}, {places}, input_text, output_text{compared}{digests}, \
-               {} AS confidence, {} AS tool_correctness, {} AS given_coherence, {} AS given_loop_detection {join})",
+               {} AS confidence, {} AS tool_correctness, {} AS given_coherence, {} AS given_loop_detection{} {join})",
             COLUMNS.map(|c| format!("t.{c}")).join(", "),
             given("confidence"),
             given("tool_correctness"),
             given("coherence"),
             given("loop_detection"),
+            self.span_signals
+                .iter()
+                .map(|name| format!(", {} AS given_{name}", given(name)))
+                .collect::<String>(),
         ));
         let loops = match self.loop_detection {
             true => {
@@ -318,13 +323,25 @@ impl ScorePlan {
             true => ", stuck_record",
             false => "",
         };
+        let of_spans: String = self
+            .span_signals
+            .iter()
+            .map(|name| {
+                format!(
+                    ", coalesce(given_{name}, signal_{name}({}, {}, {})) AS {name}, given_{name} IS NOT NULL AS {name}_given",
+                    digest(self.digests.spans, "span_digest"),
+                    digest(self.digests.output, "output_digest"),
+                    digest(self.digests.of_sessions, "stuck_record"),
+                )
+            })
+            .collect();
         sql.push_str(&format!(
             ", looped AS (SELECT *, {loops} AS loop_record{stuck} FROM joined), \
              gaps AS (SELECT *, {gap} AS coherence_gap FROM looped) \
              SELECT trace_id, {SHOWN_ID}, {labels}, input_position, output_position, coherence_gap, loop_record{carried}{digests}{stuck_record}, \
                confidence, coalesce(given_loop_detection, loop_score(loop_record)) AS loop_detection, \
                tool_correctness, {coherence} AS coherence, \
-               given_coherence IS NOT NULL AS coherence_given, given_loop_detection IS NOT NULL AS loop_detection_given \
+               given_coherence IS NOT NULL AS coherence_given, given_loop_detection IS NOT NULL AS loop_detection_given{of_spans} \
              FROM gaps ORDER BY {SESSION_ORDER}"
         ));
         sql
@@ -340,6 +357,8 @@ pub struct SessionPlan {
     pub consistency: bool,
     /// Signals that every trace should have; those that some lack are counted.
     pub expected: Vec<String>,
+    /// Signals of spans, which the traces have columns for.
+    pub span_signals: Vec<&'static str>,
 }
 
 impl SessionPlan {
@@ -361,9 +380,21 @@ impl SessionPlan {
         state.config_mut().options_mut().execution.target_partitions = 1;
         let context = SessionContext::new_with_state(state);
         context.register_table("scored", traces)?;
+        let of_spans: String = match self.span_signals.is_empty() {
+            true => String::new(),
+            false => SPAN_SIGNALS
+                .iter()
+                .map(|name| match self.span_signals.contains(name) {
+                    true => format!(", {name}"),
+                    false => ", CAST(NULL AS DOUBLE)".to_owned(),
+                })
+                .collect(),
+        };
         let metric = |wanted: bool, name: &str| match wanted {
             true => {
-                format!("{name}(confidence, loop_detection, tool_correctness, coherence, shown_id)")
+                format!(
+                    "{name}(confidence, loop_detection, tool_correctness, coherence, shown_id{of_spans})"
+                )
             }
             false => "NULL".to_owned(),
         };

@@ -1,6 +1,6 @@
 //! `FROM 'file.parquet'`: files, folders and globs as tables.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -22,12 +22,17 @@ use crate::trace::{SourceFormat, discover};
 /// Looks at a file before it is read; says what is wrong with it.
 pub type CheckFile = Arc<dyn Fn(&Path) -> std::result::Result<(), String> + Send + Sync>;
 
+/// Makes a file of nightmill's own columns of what a path names; none where it is read as it is. Says what is wrong with it.
+pub type MakeTable =
+    Arc<dyn Fn(&str) -> std::result::Result<Option<PathBuf>, String> + Send + Sync>;
+
 /// Resolves names that are no tables as paths, by the rules of the other commands.
 pub struct FilesAsTables {
     context: SessionContext,
     check: Option<CheckFile>,
     /// Rows of Delta tables, for as long as there is the session.
     brought: Mutex<Vec<Fetched>>,
+    make: Option<MakeTable>,
 }
 
 impl std::fmt::Debug for FilesAsTables {
@@ -39,10 +44,20 @@ impl std::fmt::Debug for FilesAsTables {
 impl FilesAsTables {
     /// A session in which a quoted path is a table. With a check, every file must pass it.
     pub fn enable(context: SessionContext, check: Option<CheckFile>) -> SessionContext {
+        Self::enable_making(context, check, None)
+    }
+
+    /// The same, and files of other formats are made into tables by `make` first.
+    pub fn enable_making(
+        context: SessionContext,
+        check: Option<CheckFile>,
+        make: Option<MakeTable>,
+    ) -> SessionContext {
         let factory = Arc::new(Self {
             context: context.clone(),
             check,
             brought: Mutex::default(),
+            make,
         });
         let list: Arc<dyn CatalogProviderList> = Arc::new(DynamicFileCatalog::new(
             Arc::clone(context.state().catalog_list()),
@@ -82,7 +97,13 @@ impl UrlTableFactory for FilesAsTables {
         if !looks_like_path {
             return Ok(None);
         }
-        let files = discover(&[self.brought(path)?], None).map_err(super::external)?;
+        let local = self.brought(path)?;
+        let made = match &self.make {
+            None => None,
+            Some(make) => make(&local).map_err(DataFusionError::Plan)?,
+        };
+        let read = made.map_or(local, |made| made.display().to_string());
+        let files = discover(&[read], None).map_err(super::external)?;
         let Some(first) = files.first() else {
             return Ok(None);
         };

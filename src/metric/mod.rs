@@ -39,7 +39,9 @@ pub use registry::{
     of_traces_alone, unjudged,
 };
 pub use rules::{Gate, Rules};
-pub use signals::{SIGNALS, SessionSignals, SignalWeights, Signals, WeightError};
+pub use signals::{
+    RISKS, SIGNALS, SPAN_SIGNALS, SessionSignals, SignalWeights, Signals, WeightError,
+};
 pub use vector::{NonFinite, cosine_similarity, distance, norm_squared};
 
 /// The threshold of a metric for which none was given.

@@ -82,6 +82,9 @@ fn write_counts(out: &mut String, s: &Summary) -> std::fmt::Result {
             None => writeln!(out, "nothing was encoded")?,
         }
     }
+    if let Some(mode) = s.text_mode {
+        writeln!(out, "text mode {}: {}", mode.name(), mode.meaning())?;
+    }
     Ok(())
 }
 

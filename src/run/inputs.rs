@@ -52,7 +52,7 @@ pub(super) fn inputs(request: &ScoreRequest, work: &Path) -> Result<Inputs, RunE
 }
 
 /// Files of a folder that no format claims.
-fn passed_over(files: &[PathBuf]) -> String {
+pub(super) fn passed_over(files: &[PathBuf]) -> String {
     let named: Vec<String> = files
         .iter()
         .take(3)

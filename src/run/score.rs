@@ -23,6 +23,7 @@ use crate::run::stages::Passes;
 use crate::run::{retry_conversations, stages};
 use crate::selection::TargetChoice;
 use crate::summary::{PageFacts, ShownSession, Summary};
+use crate::text::TextMode;
 use crate::trace::format::Found;
 use crate::trace::{ColumnMap, OnBadFile, Quarantine, SourceFile, TraceColumns, TraceSource};
 
@@ -230,7 +231,7 @@ fn make(
 
     let runtime = runtime(request.engine.threads)?;
     let mut given = match &request.signals {
-        Some(path) => runtime.block_on(GivenSignals::read(path))?,
+        Some(path) => runtime.block_on(GivenSignals::read(path, &rules.span_signals()))?,
         None => GivenSignals::none(),
     };
     if request.monitor_id.is_none() {
@@ -331,12 +332,14 @@ fn make(
         let model = service.as_deref().map(EmbeddingService::model);
         write_report(page, request, &run, &source, model, &summary, &worst)?;
     }
+    let signals = request.signals.as_ref();
+    let signals = signals.map(|path| crate::text::origin_of(Path::new(path)));
     let origins = manifest::Origins {
         model: service.as_ref().map_or(serde_json::Value::Null, |service| {
             manifest::model(service, request.engine.model.as_deref())
         }),
         judge: judge.as_ref().map(|(judge, _)| judge.described()).into(),
-        signals: request.signals.as_deref(),
+        signals: signals.as_deref(),
         request: serde_json::json!(record),
         name: request
             .retry()
@@ -391,7 +394,10 @@ fn write_report(
             .flat_map(SourceFile::given)
             .map(|path| crate::text::origin_of(path))
             .collect(),
-        signals: request.signals.clone(),
+        signals: request
+            .signals
+            .as_ref()
+            .map(|path| crate::text::origin_of(Path::new(path))),
     };
     let html = page(&facts, &request.rules, summary, worst).map_err(RunError::Plan)?;
     let path = run.path().join("report.html");
@@ -439,6 +445,9 @@ fn summarise(
         traces_without_spans: traces.without_spans,
         sessions_without_evidence: sessions.without_evidence.clone(),
         evidence_required: rules.null_without_evidence,
+        text_mode: (embedding.texts > 0
+            && (rules.text_mode == TextMode::Content || source.has_documents()))
+        .then_some(rules.text_mode),
         texts: embedding.texts,
         distinct_texts: embedding.distinct_texts,
         cached_texts: embedding.cache.found,

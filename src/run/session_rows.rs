@@ -12,7 +12,7 @@ use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema, SchemaRe
 use serde_json::Value;
 
 use super::trace_rows::column;
-use crate::metric::{Rules, SignalWeights, round4};
+use crate::metric::{RISKS, Rules, SIGNALS, SPAN_SIGNALS, SignalWeights, round4};
 use crate::output::score_rows::{
     AUTOMATED, MadeBy, ModelLabel, NO_EVIDENCE, ScoreRow, ScoreRows, scores_schema,
 };
@@ -262,13 +262,6 @@ impl SessionRows {
 
 /// The riskiest step in the details of a reliability, and the signal that weighs most in it; the first of equal ones.
 fn worst_step(details: &str, weights: &SignalWeights) -> Option<WorstStep> {
-    /// Signals and their risks as details name them.
-    const RISKS: [(&str, &str); 4] = [
-        ("confidence", "confidence_risk"),
-        ("loop_detection", "loop_risk"),
-        ("tool_correctness", "tool_risk"),
-        ("coherence", "coherence_risk"),
-    ];
     let details: Value = serde_json::from_str(details).ok()?;
     let steps = details["per_trace_signals"].as_object()?;
     let mut worst: Option<(f64, &String, &Value)> = None;
@@ -286,7 +279,8 @@ fn worst_step(details: &str, weights: &SignalWeights) -> Option<WorstStep> {
             .map_or(1.0, |(_, w)| w)
     };
     let mut heaviest: Option<(f64, &str, f64)> = None;
-    for (signal, risk) in RISKS {
+    let signals = SIGNALS.iter().map(|(name, _)| name).chain(&SPAN_SIGNALS);
+    for (signal, risk) in signals.copied().zip(RISKS) {
         let Some(risk) = step[risk].as_f64() else {
             continue;
         };

@@ -105,7 +105,7 @@ pub(super) struct Passes<'r> {
 }
 
 impl Passes<'_> {
-    /// The plan of the traces of `source`, scored.
+    /// The plan of the traces of `source`, scored. Signals of spans come where their digests do.
     async fn scored(
         &self,
         spill_folder: PathBuf,
@@ -136,6 +136,10 @@ impl Passes<'_> {
             loop_detection,
             comparing,
             digests,
+            span_signals: match digests == Digests::default() {
+                true => Vec::new(),
+                false => rules.span_signals(),
+            },
         };
         let frame = plan.scored(&context).await?;
         Ok((context, frame))
@@ -333,6 +337,7 @@ impl Passes<'_> {
             .iter()
             .map(|(name, _)| *name)
             .filter(|name| rules.computes(name) || given.names.iter().any(|n| n == name));
+        let expected = expected.chain(rules.span_signals());
         let expected = expected.map(str::to_owned).collect();
         let trace_rows = TraceRows::create(run, rules, labels.clone(), given_ids, judgements)?;
         let (sender, writer) = trace_rows.on_own_thread()?;
@@ -346,6 +351,7 @@ impl Passes<'_> {
             reliability: rules.wants("agent_reliability"),
             consistency: rules.wants("agent_consistency"),
             expected,
+            span_signals: rules.span_signals(),
         };
         let table = Arc::clone(&tap);
         let frame = sessions.sessions(&context, table).await?;

@@ -15,6 +15,7 @@ mod delta;
 mod destination;
 mod error;
 mod fetch;
+mod file_destination;
 mod listing;
 mod location;
 mod metadata_service;
@@ -28,6 +29,7 @@ use std::path::{Path, PathBuf};
 
 pub use destination::Destination;
 pub use error::StoreError;
+pub use file_destination::FileDestination;
 pub(crate) use warehouse::Warehouse;
 
 use connect::Connection;

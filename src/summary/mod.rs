@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::conversation::ConversationSummary;
 use crate::output::{FailureSummary, GateResult, MetricSummary, QuarantineSummary, WorstSession};
+use crate::text::TextMode;
 
 pub use judging::{CapUse, JudgeSummary, JudgedMetricSummary};
 pub use page::{PageFacts, ShownSession};
@@ -57,6 +58,9 @@ pub struct Summary {
     /// Traces without spans, where metrics look at them.
     #[serde(skip_serializing_if = "is_zero")]
     pub traces_without_spans: u64,
+    /// What is embedded of documents, where texts were embedded and any may be of a document.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text_mode: Option<TextMode>,
     /// Non-empty texts seen.
     pub texts: u64,
     /// Distinct texts among them.

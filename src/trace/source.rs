@@ -278,6 +278,29 @@ impl TraceSource {
         })
     }
 
+    /// Whether any file has a column of this wanted signal; JSON Lines files may have one in any row.
+    pub fn has_signal(&self, name: &str) -> bool {
+        let at = self.options.columns.signals.iter().position(|s| s == name);
+        at.is_some_and(|at| {
+            self.files.iter().any(|(_, opened)| match opened {
+                Opened::Parquet(parquet) => parquet.has_signal(at),
+                Opened::JsonLines => true,
+            })
+        })
+    }
+
+    /// Whether any file says that cells of its texts are documents.
+    pub fn has_documents(&self) -> bool {
+        let (columns, map) = (&self.options.columns, &self.options.map);
+        let declared = (columns.input && map.is_json("input"))
+            || (columns.reads_output() && map.is_json("output"));
+        declared
+            || self.files.iter().any(|(_, opened)| match opened {
+                Opened::Parquet(parquet) => parquet.has_documents(),
+                Opened::JsonLines => false,
+            })
+    }
+
     /// Rows in all Parquet files as their metadata says; `None` if a JSON Lines file is among them.
     pub fn rows_expected(&self) -> Option<u64> {
         self.units

@@ -536,3 +536,112 @@ fn killed_at_any_request_there_is_a_whole_run_or_none_and_the_next_run_mends_it(
     // What the killed left here is removed by the next.
     assert_tidy(home.path());
 }
+
+#[test]
+fn an_import_and_given_signals_may_be_in_a_bucket() {
+    let Some(bucket) = Bucket::start() else {
+        return;
+    };
+    let home = tempfile::tempdir().unwrap();
+    let export = crate::support::root().join("datasets/formats/langfuse.jsonl");
+    let export = export.display().to_string();
+    let import = |out: &str, more: &[&str]| {
+        let mut command = with_bucket(bucket.port, home.path());
+        ran(command.args(["import", &export, "--out", out]).args(more))
+    };
+    let (here, there) = (
+        home.path().join("here.parquet"),
+        "s3://night/traces/there.parquet",
+    );
+    let local = import(&here.display().to_string(), &[]);
+    assert_eq!(local.code, Some(0), "{local:?}");
+    let remote = import(there, &["--json"]);
+    assert_eq!(remote.code, Some(0), "{remote:?}");
+    let told: Value = serde_json::from_str(&remote.stdout).unwrap();
+    assert_eq!(told["out"], there);
+    assert_eq!(
+        bucket.get("traces/there.parquet"),
+        std::fs::read(&here).unwrap()
+    );
+    assert_tidy(home.path());
+    // What is there stays, unless it may go.
+    let again = import(there, &[]);
+    assert_eq!(again.code, Some(2), "{again:?}");
+    assert!(
+        again.stderr.contains("there is a file already"),
+        "{again:?}"
+    );
+    let again = import(there, &["--overwrite"]);
+    assert_eq!(again.code, Some(0), "{again:?}");
+    assert!(
+        again.stdout.contains(&format!("traces: {there}")),
+        "{again:?}"
+    );
+    let offline = import("s3://night/other.parquet", &["--offline"]);
+    assert_eq!(offline.code, Some(2), "{offline:?}");
+    assert!(bucket.keys("other").is_empty());
+
+    // A server that takes nothing: the file is kept, and the message says where.
+    let refusing = Proxy::before(bucket.port, |asked| match asked.method == "PUT" {
+        true => Spoil::Answer(403, "<Error><Code>AccessDenied</Code></Error>".into()),
+        false => Spoil::Not,
+    });
+    let mut command = with_bucket(refusing.port, home.path());
+    let refused = ran(command.args(["import", &export, "--out", "s3://night/refused.parquet"]));
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.stderr.contains("kept as"), "{refused:?}");
+    assert!(bucket.keys("refused").is_empty());
+
+    // Signals out of the bucket are those of the disk.
+    let inputs = inputs(home.path());
+    let rows = ["a", "b"].map(|id| format!("{{\"trace_id\": \"{id}\", \"confidence\": 0.5, \"coherence\": 1, \"loop_detection\": 1}}\n"));
+    let signals = home.path().join("given.jsonl");
+    std::fs::write(&signals, rows.concat()).unwrap();
+    bucket.put("given/signals.jsonl", rows.concat().as_bytes());
+    let score = |signals: &str, out: &str| {
+        let out = home.path().join(out);
+        let mut command = with_bucket(bucket.port, home.path());
+        let ran = ran(command
+            .arg("score")
+            .arg(&inputs)
+            .args(["--signals", signals, "--out"])
+            .arg(&out));
+        assert_eq!(ran.code, Some(3), "{ran:?}");
+        let manifest = std::fs::read(out.join("manifest.json")).unwrap();
+        let manifest: Value = serde_json::from_slice(&manifest).unwrap();
+        (tables(&out), manifest)
+    };
+    let (of_disk, _) = score(&signals.display().to_string(), "of-disk");
+    let address = "s3://night/given/signals.jsonl";
+    let (of_bucket, manifest) = score(address, "of-bucket");
+    assert_eq!(of_disk, of_bucket);
+    assert_eq!(manifest["signals"], address);
+    assert_eq!(manifest["request"]["settings"]["signals"], address);
+    assert!(!manifest.to_string().contains("nightmill-remote"));
+
+    // Monitors read and write here alone, and say so at once.
+    let here = home.path().join("runs").display().to_string();
+    for (signals, out, told) in [
+        (address, here.as_str(), "only local files are read here"),
+        (
+            "given.jsonl",
+            "s3://night/runs",
+            "monitors write here alone",
+        ),
+    ] {
+        let mut command = with_bucket(bucket.port, home.path());
+        command.args(["monitor", "add", "m"]).arg(&inputs);
+        command.args(["--target", "session", "--metrics", "agent_reliability"]);
+        command.args(["--cadence", "daily", "--set", &format!("signals={signals}")]);
+        command.args(["--out", out, "--monitors"]);
+        let monitor = ran(command.arg(home.path().join("monitors")));
+        assert_eq!(monitor.code, Some(2), "{monitor:?}");
+        assert!(monitor.stderr.contains(told), "{monitor:?}");
+    }
+    let retry = nightmill(["runs", "retry", "s3://night/runs/x"]);
+    assert_eq!(retry.code, Some(2), "{retry:?}");
+    assert!(
+        retry.stderr.contains("copy the run here first"),
+        "{retry:?}"
+    );
+}

@@ -124,15 +124,19 @@ proptest! {
     fn session_scores_do_not_depend_on_the_order_of_traces(
         signals in prop::collection::vec((prop::option::of(0.0..1.0f64), prop::option::of(0.0..1.0f64), prop::option::of(0.0..1.0f64), prop::option::of(0.0..1.0f64)), 1..40),
         turn in 0usize..40,
+        stuck in prop_oneof![Just(0.0), 0.0..2.0f64],
     ) {
         use nightmill::metric::{SessionSignals, SignalWeights, Signals};
         let ids: Vec<String> = (0..signals.len()).map(|i| i.to_string()).collect();
         let mut ids: Vec<&str> = ids.iter().map(String::as_str).collect();
         let mut signals: Vec<Signals> = signals
             .into_iter()
-            .map(|(confidence, loop_detection, tool_correctness, coherence)| Signals { confidence, loop_detection, tool_correctness, coherence })
+            .map(|(confidence, loop_detection, tool_correctness, coherence)| Signals {
+                confidence, loop_detection, tool_correctness, coherence,
+                of_spans: [tool_correctness, None, coherence, None, loop_detection],
+            })
             .collect();
-        let weights = SignalWeights::default();
+        let weights = SignalWeights::with(&[("stuck".to_owned(), stuck), ("tool_error_rate".to_owned(), 0.7)]).unwrap();
         let both = |ids: &[&str], signals: &[Signals]| {
             let session = SessionSignals { trace_ids: ids, signals, any_source: true };
             let reliability = nightmill::metric::agent_reliability::agent_reliability(session, &weights);
@@ -147,7 +151,7 @@ proptest! {
         ids.reverse();
         prop_assert_eq!(both(&ids, &signals), before);
         // A perfect trace more never makes a session less consistent.
-        signals.push(Signals { confidence: Some(1.0), loop_detection: Some(1.0), tool_correctness: Some(1.0), coherence: Some(1.0) });
+        signals.push(Signals { confidence: Some(1.0), loop_detection: Some(1.0), tool_correctness: Some(1.0), coherence: Some(1.0), of_spans: [Some(1.0); 5] });
         ids.push("perfect");
         prop_assert!(both(&ids, &signals).2 >= before.2);
     }
