@@ -279,7 +279,7 @@ async fn execute(
         expected: SIGNALS.map(|(name, _)| name.to_owned()).to_vec(),
     };
     let frame = plan.sessions(&context, Arc::new(tap)).await?;
-    let mut rows = SessionRows::create(run, rules, None)?;
+    let mut rows = SessionRows::create(run, rules, None, None)?;
     for_each_batch(frame, |batch| {
         rows.write(&batch).map_err(crate::engine::external)
     })
