@@ -1,7 +1,7 @@
 //! What a run leaves for the night after it: the table `carried`, with the places of each trace's rows, and the list of the
 //! files that they are in.
 //!
-//! The table has the rows of `traces`, in its order. A place is a number of the list, times 2^40, plus a row of that file.
+//! The table has the rows of `traces`, in its order and with its ids. A place is a number of the list, times 2^40, plus a row of that file.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -62,7 +62,7 @@ impl CarriedFile {
         let metadata = std::fs::metadata(path).map_err(failed)?;
         let shown = match inside {
             Some(inside) => inside.to_owned(),
-            None => origin_of(&std::path::absolute(path).unwrap_or_else(|_| path.clone())),
+            None => whole_path(path),
         };
         Ok(Self {
             path: shown,
@@ -113,6 +113,11 @@ impl CarriedFile {
             rows: None,
         })
     }
+}
+
+/// What a file is called in the list: its address, or its whole path.
+pub(super) fn whole_path(path: &Path) -> String {
+    origin_of(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
 }
 
 fn modified(metadata: &std::fs::Metadata) -> std::io::Result<String> {
@@ -172,7 +177,7 @@ pub(super) fn rows_of(
         lists.append(true);
     }
     let columns: Vec<ArrayRef> = vec![
-        Arc::clone(column(batch, "trace_id")?),
+        Arc::clone(column(batch, "shown_id")?),
         Arc::clone(column(batch, "session_id")?),
         Arc::clone(column(batch, "project_id")?),
         Arc::new(lists.finish()),

@@ -17,7 +17,7 @@ use crate::history::stored_table::{
 };
 use crate::history::{CARRIED, ChainRun};
 use crate::output::RunError;
-use crate::trace::SessionKey;
+use crate::trace::{SessionKey, canonical_trace_id};
 
 /// A trace of an earlier night whose session goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(super) struct EarlierTrace {
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub sessions: HashMap<SessionKey, EarlierSession>,
-    /// Traces without session, by canonical id, and the run that has each.
+    /// Traces without session, by the ids that tables show, and the run that has each.
     pub alone: Vec<(String, String)>,
     /// All traces of both, in the order of the chain and of its tables.
     pub traces: Vec<EarlierTrace>,
@@ -61,7 +61,7 @@ pub(super) fn find(chain: &[ChainRun], mut new: NewKeys) -> Result<Found, RunErr
         let taken = taken.get(&run.name).unwrap_or(&nothing);
         each_row(run, taken, |ids, row, _, _| {
             if let Some(session) = ids.session(row)
-                && new.has_trace(ids.trace_id.value(row))
+                && new.has_trace(&canonical(ids, row))
             {
                 new.add_session(session);
             }
@@ -72,7 +72,7 @@ pub(super) fn find(chain: &[ChainRun], mut new: NewKeys) -> Result<Found, RunErr
     for (at, run) in chain.iter().enumerate() {
         let taken = taken.get(&run.name).unwrap_or(&nothing);
         each_row(run, taken, |ids, row, number, batch| {
-            let trace_id = ids.trace_id.value(row);
+            let trace_id = canonical(ids, row);
             match ids.session(row) {
                 Some(session) if new.has_session(&session) => {
                     let project = ids.project_id;
@@ -86,21 +86,28 @@ pub(super) fn find(chain: &[ChainRun], mut new: NewKeys) -> Result<Found, RunErr
                         at,
                     );
                 }
-                None if new.has_trace(trace_id) => {
-                    found.alone.push((trace_id.to_owned(), run.name.clone()));
+                None if new.has_trace(&trace_id) => {
+                    let shown = ids.trace_id.value(row).to_owned();
+                    found.alone.push((shown, run.name.clone()));
                 }
                 _ => return,
             }
             found.traces.push(EarlierTrace {
                 run: at,
                 row: number,
-                trace_id: trace_id.to_owned(),
+                trace_id,
                 places: places(batch, row),
             });
         })?;
     }
     found.sessions = earlier_sessions(chain, keys)?;
     Ok(found)
+}
+
+/// The canonical id of a row, whose id is as it was given.
+fn canonical(ids: &Ids<'_>, row: usize) -> String {
+    let shown = ids.trace_id.value(row);
+    canonical_trace_id(shown).unwrap_or_else(|| shown.to_owned())
 }
 
 fn places(batch: &RecordBatch, row: usize) -> Vec<(usize, u64)> {

@@ -17,7 +17,7 @@ use crate::history::{ChainRun, Continues, chain, continued_by, latest};
 use crate::output::RunError;
 use crate::output::directory::{name_of, parent_of};
 use crate::run::ScoreRequest;
-use crate::run::carried::CarriedFile;
+use crate::run::carried::{CarriedFile, read_files, whole_path};
 use crate::store::Fetched;
 use crate::summary::ContinuedSummary;
 use crate::trace::{SessionKey, SourceFile};
@@ -71,7 +71,7 @@ pub(super) struct Night {
     pub standing_in: Option<SourceFile>,
     /// Sessions of earlier nights that go on.
     pub sessions: SessionsSoFar,
-    /// Traces without session that go on, by canonical id, with the run that has them.
+    /// Traces without session that go on, by the ids that tables show, with the run that has them.
     pub alone: Vec<(String, String)>,
     /// Signals that earlier nights were given, or that stand for what can't be read again.
     pub signals: Vec<(String, &'static str, f64)>,
@@ -104,6 +104,7 @@ impl Night {
         if !request.is_retry() {
             check_alone(run, request)?;
         }
+        check_rewritten(&chain, new)?;
         let found = earlier::find(&chain, keys::NewKeys::of(request, new)?)?;
         let mut night = Self {
             continues: run.continued(),
@@ -159,6 +160,33 @@ impl Night {
     pub fn so_far(&self) -> SessionsSoFar {
         self.sessions.clone()
     }
+}
+
+/// A new file may be an earlier one with more lines. One that was written anew has rows that are gone: what was scored of
+/// them can't stand beside what it holds now.
+fn check_rewritten(chain: &[ChainRun], new: &[SourceFile]) -> Result<(), RunError> {
+    let given: Vec<_> = new
+        .iter()
+        .map(|file| (whole_path(&file.path), file))
+        .collect();
+    for run in chain {
+        for earlier in read_files(&run.path)?.into_iter().flatten() {
+            let same = |(path, _): &&(String, &SourceFile)| {
+                earlier.inside.is_none() && *path == earlier.path
+            };
+            let Some((path, file)) = given.iter().find(same) else {
+                continue;
+            };
+            let remote = path.contains("://");
+            if let Err(problem) = earlier.open(file.path.clone(), remote) {
+                return Err(RunError::Request(format!(
+                    "--continue: the file `{path}` {problem} the run `{}` read it; score all files anew, or give new rows in new files",
+                    run.name
+                )));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Two runs that both continue one would each hold a part of the truth.

@@ -39,9 +39,12 @@ pub(super) fn check_settings(request: &ScoreRequest, run: &ChainRun) -> Result<(
             return differs(&name.replace('_', "-"), &settings[name], now);
         }
     }
-    let targets = serde_json::json!(request.targets);
-    if run.manifest["request"]["targets"] != targets {
-        return differs("targets", &run.manifest["request"]["targets"], &targets);
+    let chosen = &run.manifest["request"]["targets"];
+    if request.targets.is_some() || !chosen.is_null() {
+        return Err(RunError::Request(
+            "--continue: a run of chosen targets (--filters, --tags, --sample, ids) can't go on: a session that was left out              may be chosen by its next trace, and what it had before is not in the run; score all files, or choose from              their scores"
+                .into(),
+        ));
     }
     Ok(())
 }
