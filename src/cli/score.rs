@@ -29,6 +29,9 @@ pub(super) struct ScoreArgs {
     /// Print a settings file with every setting, each as a comment, to save as nightmill.toml
     #[arg(long, exclusive = true)]
     template: bool,
+    /// Go on with the sessions of an earlier run: a run directory, or a folder of runs, of which the latest is taken
+    #[arg(long = "continue", value_name = "RUN|FOLDER")]
+    continues: Option<PathBuf>,
     /// Write no report.html
     #[arg(long)]
     no_report: bool,
@@ -51,6 +54,7 @@ pub(super) fn run(mut args: ScoreArgs, config: Option<&Path>) -> Result<Outcome,
     let place = destination(out, &job, &inputs)?;
     let request = ScoreRequest {
         overwrite: job.overwrite,
+        continues: args.continues,
         targets: args.targets.choice(sample_seed(&job))?,
         ..open::score(&job, inputs.paths.clone(), place.folder().to_owned(), page)?
     };

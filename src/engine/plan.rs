@@ -174,7 +174,7 @@ impl ScorePlan {
     /// `started_at`, `trace_id`), over the tables `traces` and, if signals are given, `signals`.
     ///
     /// Columns: `trace_id` (canonical), `shown_id` (as it was given), labels, `input_position` and
-    /// `output_position` (where the texts are), the raw
+    /// `output_position` (where the texts are), where rows were merged their `positions`, the raw
     /// `coherence_gap` and `loop_record`, where outputs are compared the raw `comparison_record`, the digests and
     /// `stuck_record` where spans are looked at, the four signals, and which of them were given, and the signals of spans.
     ///
@@ -252,11 +252,12 @@ impl ScorePlan {
                 "embedded",
                 &columns,
                 ", max(position) FILTER (WHERE input_text IS NOT NULL) AS input_position, \
-                 max(position) FILTER (WHERE output_text IS NOT NULL) AS output_position",
+                 max(position) FILTER (WHERE output_text IS NOT NULL) AS output_position, \
+                 array_agg(position ORDER BY position) AS positions",
             );
             sql.push_str(&format!(", merged AS ({rows})"));
             from = "merged";
-            places = "input_position, output_position";
+            places = "input_position, output_position, positions";
         }
         let given = |signal: &str| match self.given_signals.iter().any(|s| s == signal) {
             true => format!("signals.\"{signal}\""),
@@ -319,6 +320,10 @@ impl ScorePlan {
             ),
             false => String::new(),
         };
+        let listed = match self.merge_repeated {
+            true => ", positions",
+            false => "",
+        };
         let stuck_record = match self.digests.of_sessions {
             true => ", stuck_record",
             false => "",
@@ -338,7 +343,7 @@ impl ScorePlan {
         sql.push_str(&format!(
             ", looped AS (SELECT *, {loops} AS loop_record{stuck} FROM joined), \
              gaps AS (SELECT *, {gap} AS coherence_gap FROM looped) \
-             SELECT trace_id, {SHOWN_ID}, {labels}, input_position, output_position, coherence_gap, loop_record{carried}{digests}{stuck_record}, \
+             SELECT trace_id, {SHOWN_ID}, {labels}, input_position, output_position{listed}, coherence_gap, loop_record{carried}{digests}{stuck_record}, \
                confidence, coalesce(given_loop_detection, loop_score(loop_record)) AS loop_detection, \
                tool_correctness, {coherence} AS coherence, \
                given_coherence IS NOT NULL AS coherence_given, given_loop_detection IS NOT NULL AS loop_detection_given{of_spans} \

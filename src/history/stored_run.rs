@@ -18,6 +18,7 @@ use crate::history::model_labels::ModelLabels;
 use crate::history::run_record::{Recorded, RunRecord};
 use crate::history::stored_table::{cell, for_each_batch, number, numbers, text, trace_id};
 use crate::history::verify::{check_file, check_manifest};
+use crate::output::RunError;
 use crate::output::directory::MANIFEST;
 use crate::output::table_folder::is_no_run;
 use crate::text::instant;
@@ -57,6 +58,12 @@ impl HistoryError {
             file: file.to_owned(),
             problem: problem.to_string(),
         }
+    }
+}
+
+impl From<HistoryError> for RunError {
+    fn from(error: HistoryError) -> Self {
+        Self::Request(error.to_string())
     }
 }
 

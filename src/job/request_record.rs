@@ -20,6 +20,9 @@ pub struct RequestRecord {
     /// What chose the targets of the run; none if it took all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub targets: Option<TargetChoice>,
+    /// The run that it continued, a whole path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub continues: Option<String>,
     /// Whether the run made a report.
     pub report: bool,
     /// The files that the run read its traces, or turns, from, in its order.

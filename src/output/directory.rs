@@ -8,7 +8,7 @@ use crate::output::RunError;
 /// Written last: a directory without it is not finished.
 pub(crate) const MANIFEST: &str = "manifest.json";
 /// Everything that a run directory, or a folder of tables that is no run, may hold.
-const CONTENT: [&str; 17] = [
+const CONTENT: [&str; 19] = [
     LOCK,
     MANIFEST,
     "summary.json",
@@ -17,6 +17,8 @@ const CONTENT: [&str; 17] = [
     "sessions",
     "scores",
     "quarantine",
+    "carried",
+    "replaced",
     "judge_verdicts",
     "judge_metric_scores",
     "judge_outcomes",

@@ -297,7 +297,7 @@ async fn execute(
         span_signals: of_spans,
     };
     let frame = plan.sessions(&context, Arc::new(tap)).await?;
-    let mut rows = SessionRows::create(run, rules, None)?;
+    let mut rows = SessionRows::create(run, rules, None, None)?;
     for_each_batch(frame, |batch| {
         rows.write(&batch).map_err(crate::engine::external)
     })

@@ -2,6 +2,7 @@
 
 mod aggregate;
 mod aggregated_traces;
+mod carried;
 mod embed;
 mod engine;
 mod import;
@@ -9,6 +10,7 @@ mod imported_signals;
 mod inputs;
 mod judging;
 mod making;
+mod night;
 pub mod open;
 mod own_columns;
 mod plan;

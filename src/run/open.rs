@@ -219,6 +219,8 @@ pub fn score(
         map: column_map(job)?,
         on_bad_file: on_bad_file(job),
         signals: job.signals.clone(),
+        continues: None,
+        offline: job.offline,
         judge,
         rules,
         engine: engine(job, CacheChoice::User)?,

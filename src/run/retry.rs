@@ -298,6 +298,7 @@ impl Retry {
     pub fn narrow(self, request: &mut ScoreRequest) {
         request.report = request.report.filter(|_| self.request.report);
         request.targets.clone_from(&self.request.targets);
+        request.continues = self.request.continues.as_ref().map(PathBuf::from);
         if let Some(names) = &self.old.record.metric_names {
             request.metric_names.clone_from(names);
         }

@@ -22,17 +22,19 @@ use span_rows::SpanMetrics;
 use table::{TraceColumns, comparing, traces_schema};
 
 use crate::engine::{unpack_comparison_record, unpack_loop_record};
+use crate::history::CARRIED;
 use crate::metric::Rules;
 use crate::metric::agent_reliability::step_risk;
 use crate::metric::coherence::Coherence;
 use crate::metric::compared::{Compared, Comparing};
-use crate::metric::round4;
+use crate::metric::{Metadata, round4};
 use crate::output::Status;
 use crate::output::score_rows::{
     ANNOTATION, AUTOMATED, MadeBy, ModelLabel, ScoreRow, ScoreRows, scores_schema,
 };
 use crate::output::table_writer::TableWriter;
 use crate::output::{Distributions, FailureSummary, RunDirectory, RunError};
+use crate::run::carried;
 use crate::run::judging::judgements::{Judgement, Judgements};
 
 /// Counts that the summary needs.
@@ -96,6 +98,12 @@ pub(super) struct TraceRows {
     /// Trace ids with given signals.
     given: HashSet<String>,
     judgements: Option<Judgements>,
+    /// For the night after this one, row for row beside `traces`.
+    carried: TableWriter,
+    /// The number of the file whose rows stand for what can't be read again.
+    standing_in: Option<usize>,
+    /// Traces that keep the scores of an earlier run, by canonical id, and that run.
+    kept: BTreeMap<String, String>,
     /// Metrics that compare outputs with expected texts.
     comparing: Vec<Comparing>,
     of_spans: SpanMetrics,
@@ -132,11 +140,21 @@ impl TraceRows {
             labels,
             given,
             judgements,
+            carried: TableWriter::create(run.path(), CARRIED, carried::schema())?,
+            standing_in: None,
+            kept: BTreeMap::new(),
             comparing: comparing(rules).collect(),
             of_spans: SpanMetrics::of(rules),
             session: RecentIds::new(rules.window),
             counts: TraceCounts::default(),
         })
+    }
+
+    /// The same of a run that continues others: the number of the file whose rows stand for what can't be read again, and
+    /// the traces that keep their scores.
+    pub fn going_on(mut self, standing_in: Option<usize>, kept: BTreeMap<String, String>) -> Self {
+        (self.standing_in, self.kept) = (standing_in, kept);
+        self
     }
 
     /// Writes on a thread of its own, so that encoding files does not hold up the plan. At most a
@@ -160,6 +178,7 @@ impl TraceRows {
     fn finish(self) -> Result<(u64, TraceCounts), RunError> {
         self.traces.finish()?;
         self.places.finish()?;
+        self.carried.finish()?;
         Ok((self.scores.finish()?, self.counts))
     }
 
@@ -175,7 +194,10 @@ impl TraceRows {
             batch.schema().index_of("output_position").unwrap_or(0),
         ]);
         self.places
-            .write(&places.map_err(|e| RunError::Plan(e.to_string()))?)
+            .write(&places.map_err(|e| RunError::Plan(e.to_string()))?)?;
+        let carried = carried::rows_of(batch, self.standing_in);
+        self.carried
+            .write(&carried.map_err(|e| RunError::Plan(e.to_string()))?)
     }
 
     fn convert(&mut self, batch: &RecordBatch) -> Result<(RecordBatch, RecordBatch), ArrowError> {
@@ -252,7 +274,14 @@ impl TraceRows {
             return Status::Success;
         }
         if plan.coherence_given.value(row) {
-            push_reused(details, NAME);
+            let value = plan.signals(row).coherence;
+            self.push_given(
+                (NAME, value),
+                plan.canonical_id(row),
+                trace,
+                scores,
+                details,
+            );
             return Status::Success;
         }
         let threshold = self.rules.threshold(NAME);
@@ -276,6 +305,31 @@ impl TraceRows {
         scored.status()
     }
 
+    /// What is not computed: a signal that was given has no score of this run, and one of an earlier night keeps its own.
+    fn push_given(
+        &mut self,
+        (metric, value): (&str, Option<f64>),
+        canonical_id: &str,
+        trace: Labels<'_>,
+        scores: &mut ScoreRows,
+        details: &mut String,
+    ) {
+        let (Some(value), Some(run)) = (value, self.kept.get(canonical_id)) else {
+            return push_reused(details, metric);
+        };
+        let threshold = self.rules.threshold(metric);
+        let reason = format!("Kept from the run {run}: the rows that it read are gone.");
+        let mut metadata = String::new();
+        let mut object = Metadata::object(&mut metadata);
+        object.text("note", "given");
+        object.text("kept_from", run);
+        object.end();
+        self.counts.distributions.of(metric).add(value, threshold);
+        push_member(details, metric, &metadata);
+        let scored = Scored::success(value, Some(value >= threshold), threshold, reason);
+        scored.push(scores, metric, trace, &metadata);
+    }
+
     fn push_loops(
         &mut self,
         plan: &PlanColumns<'_>,
@@ -289,7 +343,14 @@ impl TraceRows {
             return Ok(Status::Success);
         }
         if plan.loop_detection_given.value(row) {
-            push_reused(details, NAME);
+            let value = plan.signals(row).loop_detection;
+            self.push_given(
+                (NAME, value),
+                plan.canonical_id(row),
+                trace,
+                scores,
+                details,
+            );
             return Ok(Status::Success);
         }
         let record = plan.loop_record(row).filter(|_| trace.session_id.is_some());

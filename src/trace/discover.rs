@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use globset::GlobBuilder;
 use walkdir::WalkDir;
@@ -41,9 +42,17 @@ pub struct SourceFile {
     pub partition: Vec<(String, String)>,
     /// The files that it was made of; none if it is what was given.
     pub origins: Vec<PathBuf>,
+    /// The rows to read, ascending; none reads all.
+    pub rows: Option<Arc<Vec<u64>>>,
 }
 
 impl SourceFile {
+    /// Whether a row is to be read.
+    pub(super) fn has_row(&self, row: u64) -> bool {
+        let rows = self.rows.as_ref();
+        rows.is_none_or(|rows| rows.binary_search(&row).is_ok())
+    }
+
     /// What was given: the file itself, or the files that it was made of.
     pub fn given(&self) -> &[PathBuf] {
         match self.origins.as_slice() {
@@ -95,6 +104,7 @@ pub(super) fn all_files(paths: &[String]) -> Result<Vec<(SourceFile, bool)>, Tra
             format: format_of(path).map_err(|e| failed(given, e))?,
             partition: partition_of(path),
             origins: Vec::new(),
+            rows: None,
         };
         let whole = path.canonicalize().map_err(|e| failed(given, e))?;
         found.entry(whole).or_insert((file, named)).1 |= named;
@@ -199,6 +209,7 @@ fn single(
         format,
         partition: partition_of(path),
         origins: Vec::new(),
+        rows: None,
     })
 }
 
@@ -241,6 +252,7 @@ fn in_folder(
                 format: known,
                 partition,
                 origins: Vec::new(),
+                rows: None,
             });
         }
     }

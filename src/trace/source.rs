@@ -72,6 +72,11 @@ impl TextAt {
         Self(position)
     }
 
+    /// The number of the file, and the row in it.
+    pub fn parts(self) -> (usize, u64) {
+        (self.file(), self.row())
+    }
+
     pub(super) fn new(file: usize, row: u64) -> Self {
         Self((file as u64) << Self::ROW_BITS | row)
     }
@@ -367,6 +372,9 @@ impl TraceSource {
                 parquet.read_row_group(unit.row_group, limits.bytes, limits.rows, |batch, first| {
                     for row in 0..batch.rows {
                         let number = first + row as u64;
+                        if !file.has_row(number) {
+                            continue;
+                        }
                         batch.signals(row, &mut signals);
                         let row = partitioned(batch.row(row, &signals), file, &self.options.map);
                         pending.push(row, TextAt::new(unit.file, number), number, each)?;
@@ -380,6 +388,9 @@ impl TraceSource {
             }
             Opened::JsonLines => {
                 jsonl::read_lines(&file.path, Wanted::Values(&names), |number, line| {
+                    if !file.has_row(number) {
+                        return Ok(true);
+                    }
                     seen.set(seen.get() + 1);
                     let (columns, map) = (&self.options.columns, &self.options.map);
                     let line = line.and_then(|line| {

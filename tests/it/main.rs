@@ -36,6 +36,7 @@ mod judging;
 mod killed_at_each_write;
 mod laws;
 mod manual_scores;
+mod nights;
 mod no_evidence;
 mod process;
 mod readme;

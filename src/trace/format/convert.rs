@@ -109,6 +109,7 @@ pub fn convert(
         format: SourceFormat::Parquet,
         partition: Vec::new(),
         origins: files.iter().map(|file| file.path.clone()).collect(),
+        rows: None,
     });
     Ok(converted)
 }
