@@ -17,7 +17,7 @@ use crate::engine::{
 };
 use crate::history::import_scores::IMPORT;
 use crate::history::{HistoryError, check_if_of_run, read_run};
-use crate::metric::{ALL, Method, Rules, SIGNALS};
+use crate::metric::{ALL, Method, Rules, SIGNALS, SPAN_SIGNALS};
 use crate::output::directory::MANIFEST;
 use crate::output::{RunDirectory, RunError, manifest};
 use crate::run::imported_signals::imported_signals;
@@ -150,6 +150,12 @@ fn make(request: &AggregateRequest, making: &mut Making) -> Result<(Summary, Pat
         gates: sessions.distributions.gates(rules),
         ..Summary::default()
     };
+    let idle = of_spans
+        .iter()
+        .filter(|name| !seen.of_spans.contains(*name));
+    summary.input_notes.extend(idle.map(|name| {
+        format!("no trace has a value of `{name}`, so that its weight changes nothing")
+    }));
     set_aside(&run, &quarantine, &mut summary)?;
     let origins = manifest::Origins {
         signals: given.imports.as_deref(),
@@ -222,6 +228,8 @@ struct Seen {
     without_session: u64,
     /// Traces with an imported signal.
     with_imported: u64,
+    /// Signals of spans that any trace has.
+    of_spans: HashSet<&'static str>,
 }
 
 /// Watches the rows of the plan: counts and writes them.
@@ -238,6 +246,12 @@ impl Watch {
             .map_or(0, |c| c.null_count());
         self.seen.traces += batch.num_rows() as u64;
         self.seen.without_session += nulls as u64;
+        for name in SPAN_SIGNALS {
+            let values = batch.column_by_name(name);
+            if values.is_some_and(|values| values.null_count() < values.len()) {
+                self.seen.of_spans.insert(name);
+            }
+        }
         if !self.imported.is_empty()
             && let Some(ids) = batch.column_by_name("trace_id")
         {

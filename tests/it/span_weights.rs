@@ -304,6 +304,15 @@ fn weights_that_would_mislead_are_refused() {
         ran.stderr.contains("no file has a column `stuck`"),
         "{ran:?}"
     );
+    // A table of lines may have the column in any row.
+    let line = json!({"trace_id": "t1", "session_id": "s", "started_at": "2026-01-05T08:00:00Z", "coherence": 0.5});
+    place.write("table.jsonl", &[line]);
+    let ran = place.aggregate("table.jsonl", "lines", &["--weights", "stuck=0.5"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(
+        ran.stdout.contains("no trace has a value of `stuck`"),
+        "{ran:?}"
+    );
     // Without spans there is nothing to weigh.
     let without = rows().map(|mut row| {
         row.as_object_mut().unwrap().remove("spans");
