@@ -6,10 +6,11 @@ use clap::Args;
 
 use super::piped::Piped;
 use super::setting_flags::{Offer, SettingFlags};
-use super::{AnyError, Outcome, outcome};
+use super::{AnyError, Outcome, local_out, outcome};
 use crate::job::{Job, Setting};
 use crate::run::open;
 use crate::run::{ImportRequest, Imported, import};
+use crate::text::{origin_of, with_origins};
 use crate::trace::format::Found;
 
 /// Flags of `import`.
@@ -62,15 +63,11 @@ impl Offer for OfImport {
 pub(super) fn run(mut args: ImportArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
     let _piped = Piped::take(&mut args.paths)?;
     let job = Job::of(args.settings.given.complete(config)?)?;
-    if let Some(out) = args
-        .out
-        .as_ref()
-        .filter(|out| out.to_string_lossy().contains("://"))
-    {
-        let out = out.display();
-        return Err(
-            format!("--out {out}: import writes local files; name one, and copy it there").into(),
-        );
+    if let Some(out) = &args.out {
+        local_out(
+            out,
+            "import writes local files; name one, and copy it there",
+        )?;
     }
     let inputs = crate::store::fetched(args.paths, job.offline)?;
     let found = open::found(&job, &inputs.paths)?;
@@ -94,10 +91,13 @@ pub(super) fn run(mut args: ImportArgs, config: Option<&Path>) -> Result<Outcome
 fn told(imported: &Imported) -> String {
     let mut text = String::new();
     for note in &imported.notes {
-        text.push_str(&format!("{note}\n"));
+        text.push_str(&format!("{}\n", with_origins(note)));
     }
     for (reason, count) in &imported.reasons {
-        text.push_str(&format!("{count} documents could not be read: {reason}\n"));
+        text.push_str(&format!(
+            "{count} documents could not be read: {}\n",
+            with_origins(reason)
+        ));
     }
     text.push_str(&format!("traces: {}\n", imported.out.display()));
     text
@@ -127,7 +127,7 @@ fn explained(found: &Found, json: bool) -> Result<String, AnyError> {
         let files = all.iter().map(|(path, name, why, mapping)| {
             let mapping: serde_json::Map<_, _> =
                 mapping.iter().map(|(column, source)| (column.clone(), source.as_str().into())).collect();
-            serde_json::json!({"file": path.display().to_string(), "format": name, "why": why, "mapping": mapping})
+            serde_json::json!({"file": origin_of(path), "format": name, "why": why, "mapping": mapping})
         });
         return Ok(format!(
             "{}\n",
@@ -137,7 +137,7 @@ fn explained(found: &Found, json: bool) -> Result<String, AnyError> {
     let mut text = String::new();
     let mut told: Vec<&str> = Vec::new();
     for (path, name, why, mapping) in &all {
-        text.push_str(&format!("{}: {name}: {why}\n", path.display()));
+        text.push_str(&format!("{}: {name}: {why}\n", origin_of(path)));
         if mapping.is_empty() || told.contains(name) {
             continue;
         }
@@ -154,7 +154,7 @@ fn explained(found: &Found, json: bool) -> Result<String, AnyError> {
     for path in &found.passed_over {
         text.push_str(&format!(
             "{}: passed over: no format that is known\n",
-            path.display()
+            origin_of(path)
         ));
     }
     Ok(text)

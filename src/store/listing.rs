@@ -59,6 +59,24 @@ fn is_passed_over(below: &str) -> bool {
     below.split('/').any(|part| part.starts_with(['.', '_']))
 }
 
+/// What says which rows of a Delta table's files are its rows. Without it, its files look like any others.
+const DELTA_LOG: &str = "_delta_log";
+
+/// The table whose log an object is of, below a folder; none if it is of none.
+fn table_of_log(below: &str) -> Option<&str> {
+    let log = below.match_indices(DELTA_LOG).find(|(at, name)| {
+        let before = below[..*at].bytes().last();
+        let after = below.as_bytes().get(at + name.len());
+        before.is_none_or(|byte| byte == b'/') && after == Some(&b'/')
+    });
+    log.map(|(at, _)| below[..at].trim_end_matches('/'))
+}
+
+/// Whether a folder holds a table's log: then it comes whole, for whoever reads the folder to see.
+fn is_of_log(below: &str) -> bool {
+    table_of_log(below).is_some_and(|table| table.is_empty() || !is_passed_over(table))
+}
+
 fn is_glob(key: &str) -> bool {
     key.contains(['*', '?', '[', '{'])
 }
@@ -144,9 +162,8 @@ pub(super) async fn below(
 
 fn is_taken(below: &str, wanted: Wanted) -> bool {
     let name = below.rsplit('/').next().unwrap_or_default();
-    !below.is_empty()
-        && !is_passed_over(below)
-        && (wanted == Wanted::Everything || may_be_read(name))
+    let is_read = || !is_passed_over(below) && (wanted == Wanted::Everything || may_be_read(name));
+    !below.is_empty() && (is_of_log(below) || is_read())
 }
 
 async fn in_folder(
@@ -202,10 +219,29 @@ async fn matching(
         .take_while(|part| !is_glob(part))
         .collect();
     let all = below(connection, at, &base.join("/")).await?;
-    let taken = all
-        .into_iter()
-        .filter(|meta| takes(&glob, meta.location.as_ref(), wanted));
-    let taken: Vec<Listed> = taken.map(Listed::from).collect();
+    let is_taken = |meta: &&ObjectMeta| takes(&glob, meta.location.as_ref(), wanted);
+    let mut taken: Vec<Listed> = all
+        .iter()
+        .filter(is_taken)
+        .map(|meta| Listed::from(meta.clone()))
+        .collect();
+    if wanted == Wanted::Inputs {
+        // The logs of tables that taken files are of.
+        let is_above = |table: &str| {
+            let mut keys = taken.iter().map(|listed| listed.key.as_ref());
+            keys.any(|key| {
+                key.strip_prefix(table)
+                    .is_some_and(|rest| rest.starts_with('/'))
+            })
+        };
+        let logs: Vec<Listed> = all
+            .iter()
+            .filter(|meta| table_of_log(meta.location.as_ref()).is_some_and(is_above))
+            .filter(|meta| !is_taken(meta))
+            .map(|meta| Listed::from(meta.clone()))
+            .collect();
+        taken.extend(logs);
+    }
     match taken.is_empty() {
         false => Ok(taken),
         true => Err(StoreError::new(
@@ -263,6 +299,28 @@ mod tests {
             .await
             .map_err(|e| e.to_string())?;
         Ok(listed.iter().map(|l| l.key.to_string()).collect())
+    }
+
+    #[test]
+    fn the_log_of_a_delta_table_comes_with_its_files() {
+        const KEYS: [&str; 7] = [
+            "t/_delta_log/00000000000000000000.json",
+            "t/_delta_log/00000000000000000001.checkpoint.parquet",
+            "t/_delta_log/_last_checkpoint",
+            "t/date=1/p.parquet",
+            "u/_tmp/_delta_log/0.json",
+            "u/my_delta_log/0.json",
+            "u/p.parquet",
+        ];
+        let inputs = |address| found(&KEYS, address, Wanted::Inputs).unwrap();
+        assert_eq!(inputs("s3://b/t"), KEYS[..4]);
+        assert_eq!(inputs("s3://b/t*"), KEYS[..4]);
+        assert_eq!(inputs("s3://b/u/"), KEYS[5..]);
+        let mut by_name = inputs("s3://b/t/**/*.parquet");
+        by_name.sort();
+        assert_eq!(by_name, KEYS[..4]);
+        assert_eq!(inputs("s3://b/u/*.parquet"), KEYS[6..]);
+        assert_eq!(inputs("s3://b/t/date=1/p.parquet"), KEYS[3..4]);
     }
 
     #[test]
