@@ -194,7 +194,7 @@ fn told(exported: &Exported, sent: bool) -> String {
         text.push_str(&format!(
             "{count} refused, because {to} has no such trace or session: {}{}\n",
             named.join(", "),
-            match exported.not_there > named.len() as u64 {
+            match named.len() >= 5 && exported.not_there > 5 {
                 true => " …",
                 false => "",
             }

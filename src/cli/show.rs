@@ -15,7 +15,7 @@ use crate::text::{format_instant, origin_of};
 /// Flags of `runs show`.
 #[derive(Args, Debug)]
 pub(super) struct ShowArgs {
-    /// The run directory, or the one that a run was to make that failed or is under way
+    /// The run directory, here or in a bucket, or the one that a run was to make that failed or is under way
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// Print as JSON: the run, its manifest and its summary

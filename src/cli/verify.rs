@@ -12,7 +12,7 @@ use crate::text::origin_of;
 /// Flags of `runs verify`.
 #[derive(Args, Debug)]
 pub(super) struct VerifyArgs {
-    /// Run directories, and folders of them
+    /// Run directories, and folders of them, here or in buckets
     #[arg(required = true, value_name = "DIR")]
     dirs: Vec<PathBuf>,
     /// Print as JSON

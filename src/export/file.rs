@@ -121,8 +121,12 @@ fn temporary_for(out: &Path, folder: &Path) -> std::io::Result<NamedTempFile> {
     for entry in std::fs::read_dir(folder)?.flatten() {
         let is_part = entry.file_name().to_string_lossy().starts_with(&prefix);
         let path = entry.path();
+        let made = entry.metadata().and_then(|of| of.modified());
+        let age = made.ok().and_then(|made| made.elapsed().ok());
+        // A young one may be about to be locked.
+        let is_old = age.is_some_and(|age| age > std::time::Duration::from_secs(60));
         let is_free = || std::fs::File::open(&path).is_ok_and(|file| file.try_lock().is_ok());
-        if is_part && is_free() {
+        if is_part && is_old && is_free() {
             let _ = std::fs::remove_file(&path);
         }
     }

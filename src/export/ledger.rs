@@ -42,7 +42,13 @@ pub(super) struct SentLedger {
 impl SentLedger {
     /// Opens a ledger, or makes one.
     pub fn open(path: &Path, endpoint: &str) -> Result<Self, ExportError> {
-        let wrong = |e: rusqlite::Error| ExportError::file(path, format!("export ledger: {e}"));
+        let wrong = |e: rusqlite::Error| {
+            let advice = "it should be a file of nightmill on a local disk; name another with --export-ledger";
+            ExportError::file(
+                path,
+                format!("the ledger of exports can't be opened: {e}; {advice}"),
+            )
+        };
         if let Some(folder) = path
             .parent()
             .filter(|folder| !folder.as_os_str().is_empty())

@@ -17,7 +17,7 @@ impl StoreError {
         advice: impl Into<String>,
     ) -> Self {
         Self {
-            address: address.into(),
+            address: without_user(&address.into()),
             problem: told(&problem.to_string(), &[]),
             advice: advice.into(),
         }

@@ -606,7 +606,7 @@ fn events_that_fail_for_a_time_are_sent_again_alone() {
     let scene = Scene::new();
     let server = server(|asked| {
         let events = asked.json()["batch"].as_array().unwrap().clone();
-        let (failed, taken): (Vec<Value>, Vec<Value>) = match asked.attempt {
+        let (failed, taken): (Vec<Value>, Vec<Value>) = match asked.number {
             0 => (events[..1].to_vec(), events[1..].to_vec()),
             _ => (Vec::new(), events),
         };
@@ -731,20 +731,18 @@ fn addresses_are_no_places_for_files() {
         "{refused:?}"
     );
     let mut monitor = program();
-    monitor
-        .args(["monitor", "--monitors"])
-        .arg(scene.at("monitors"));
-    monitor
-        .args(["add", "support"])
-        .arg(scene.at("traces.jsonl"));
+    monitor.args(["monitor", "add", "support"]);
+    monitor.arg(scene.at("traces.jsonl"));
     monitor.args([
+        "--target",
+        "trace",
         "--cadence",
         "daily",
         "--metrics",
         "coherence",
-        "--out",
-        "s3://night/x",
     ]);
+    monitor.args(["--out", "s3://night/x", "--monitors"]);
+    monitor.arg(scene.at("monitors"));
     let refused = ended(2, &mut monitor);
     assert!(refused.stderr.contains("local folders"), "{refused:?}");
     for command in [&["runs", "list"][..], &["runs", "summary"]] {
