@@ -81,7 +81,7 @@ pub(super) fn run(mut args: ImportArgs, config: Option<&Path>) -> Result<Outcome
         true => format!("{}\n", serde_json::to_string_pretty(&imported)?),
         false => told(&imported),
     };
-    outcome::print_of(&request.out, &text)?;
+    outcome::print_of(&request.out, &with_origins(&text))?;
     Ok(match imported.set_aside {
         0 => Outcome::Done,
         _ => Outcome::Incomplete,
@@ -91,13 +91,10 @@ pub(super) fn run(mut args: ImportArgs, config: Option<&Path>) -> Result<Outcome
 fn told(imported: &Imported) -> String {
     let mut text = String::new();
     for note in &imported.notes {
-        text.push_str(&format!("{}\n", with_origins(note)));
+        text.push_str(&format!("{note}\n"));
     }
     for (reason, count) in &imported.reasons {
-        text.push_str(&format!(
-            "{count} documents could not be read: {}\n",
-            with_origins(reason)
-        ));
+        text.push_str(&format!("{count} documents could not be read: {reason}\n"));
     }
     text.push_str(&format!("traces: {}\n", imported.out.display()));
     text
