@@ -21,7 +21,7 @@ pub(super) struct AggregateArgs {
     /// tool_correctness, coherence, and metrics of spans that --weights names. Directories of imported scores (`runs scores --import`) beside them: their signals go before
     #[arg(required = true, value_name = "SIGNALS")]
     paths: Vec<String>,
-    /// The run directory to make
+    /// The run directory to make, here or in a bucket
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     #[command(flatten)]

@@ -6,12 +6,12 @@ use clap::Args;
 
 use super::piped::Piped;
 use super::setting_flags::{Offer, SettingFlags};
-use super::{AnyError, Outcome, outcome};
+use super::{AnyError, Outcome, local_out, outcome};
 use crate::job::{Job, Setting};
 use crate::run::open;
 use crate::run::{ImportRequest, Imported, import};
 use crate::store::FileDestination;
-use crate::text::origin_of;
+use crate::text::{origin_of, with_origins};
 use crate::trace::format::Found;
 
 /// Flags of `import`.
@@ -79,7 +79,7 @@ pub(super) fn run(mut args: ImportArgs, config: Option<&Path>) -> Result<Outcome
         true => format!("{}\n", serde_json::to_string_pretty(&imported)?),
         false => told(&imported),
     };
-    outcome::print_of(&request.out, &text)?;
+    outcome::print_of(&request.out, &with_origins(&text))?;
     Ok(match imported.set_aside {
         0 => Outcome::Done,
         _ => Outcome::Incomplete,
@@ -122,7 +122,7 @@ fn explained(found: &Found, json: bool) -> Result<String, AnyError> {
         let files = all.iter().map(|(path, name, why, mapping)| {
             let mapping: serde_json::Map<_, _> =
                 mapping.iter().map(|(column, source)| (column.clone(), source.as_str().into())).collect();
-            serde_json::json!({"file": path.display().to_string(), "format": name, "why": why, "mapping": mapping})
+            serde_json::json!({"file": origin_of(path), "format": name, "why": why, "mapping": mapping})
         });
         return Ok(format!(
             "{}\n",
@@ -132,7 +132,7 @@ fn explained(found: &Found, json: bool) -> Result<String, AnyError> {
     let mut text = String::new();
     let mut told: Vec<&str> = Vec::new();
     for (path, name, why, mapping) in &all {
-        text.push_str(&format!("{}: {name}: {why}\n", path.display()));
+        text.push_str(&format!("{}: {name}: {why}\n", origin_of(path)));
         if mapping.is_empty() || told.contains(name) {
             continue;
         }
@@ -149,7 +149,7 @@ fn explained(found: &Found, json: bool) -> Result<String, AnyError> {
     for path in &found.passed_over {
         text.push_str(&format!(
             "{}: passed over: no format that is known\n",
-            path.display()
+            origin_of(path)
         ));
     }
     Ok(text)

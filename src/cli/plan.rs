@@ -18,7 +18,7 @@ use crate::run::{PlanSummary, PlannedTables, ScoreRequest, plan};
 /// Flags of `plan`.
 #[derive(Args, Debug)]
 pub(super) struct PlanArgs {
-    /// Files, folders (also Hive-partitioned) and globs of traces; for tables of turns see `conversations --dry-run`
+    /// Files, folders (also Hive-partitioned) and globs of traces, here or in buckets; for tables of turns see `conversations --dry-run`
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<String>,
     #[command(flatten)]

@@ -18,7 +18,7 @@ use crate::store::Destination;
 /// Flags of `runs retry`.
 #[derive(Args, Debug)]
 pub(super) struct RetryArgs {
-    /// The run directory
+    /// The run directory; the files that it read must be local, and what they were
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// The run directory to make [default: DIR-retry]

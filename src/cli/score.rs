@@ -20,10 +20,10 @@ use crate::text::origin_of;
 /// Flags of `score`.
 #[derive(Args, Debug)]
 pub(super) struct ScoreArgs {
-    /// Files, folders (also Hive-partitioned) and globs
+    /// Files, folders (also Hive-partitioned) and globs, here or in buckets (s3://, gs://, az://); files behind https://
     #[arg(required_unless_present = "template", value_name = "PATH")]
     paths: Vec<String>,
-    /// The run directory to make
+    /// The run directory to make, here or in a bucket
     #[arg(long, value_name = "DIR", required_unless_present = "template")]
     out: Option<PathBuf>,
     /// Print a settings file with every setting, each as a comment, to save as nightmill.toml

@@ -32,6 +32,11 @@ pub enum HistoryError {
     /// A path with no run in it.
     #[error("`{0}` is no run directory and holds none; name run directories, or a folder of them")]
     Nothing(PathBuf),
+    /// A run on another machine, where only local ones are read.
+    #[error(
+        "`{0}`: only `runs show` and `runs verify` read runs in buckets; copy the run here first, with any tool: it stays a run"
+    )]
+    Remote(PathBuf),
     /// A run directory without manifest.
     #[error(
         "`{0}` is not a finished run (it has no manifest.json); run it again, or move it away to go on without it"
@@ -196,7 +201,6 @@ struct StoredEnds {
 /// # Errors
 /// [`HistoryError::Nothing`] for a path that leads to no run.
 pub fn find_runs(paths: &[PathBuf]) -> Result<Vec<PathBuf>, HistoryError> {
-    let nothing = |path: &Path| HistoryError::Nothing(path.to_owned());
     let (mut found, mut known) = (Vec::new(), HashSet::new());
     for given in paths {
         // The name of `.` is the name of the folder that it means.
@@ -222,12 +226,19 @@ pub fn find_runs(paths: &[PathBuf]) -> Result<Vec<PathBuf>, HistoryError> {
     Ok(found)
 }
 
+/// What is said of a path with no run in it.
+fn nothing(path: &Path) -> HistoryError {
+    match path.to_string_lossy().contains("://") {
+        true => HistoryError::Remote(path.to_owned()),
+        false => HistoryError::Nothing(path.to_owned()),
+    }
+}
+
 /// The same with all runs below folders, however deep.
 ///
 /// # Errors
 /// As [`find_runs`].
 pub fn find_runs_below(paths: &[PathBuf]) -> Result<Vec<PathBuf>, HistoryError> {
-    let nothing = |path: &Path| HistoryError::Nothing(path.to_owned());
     let (mut found, mut known) = (Vec::new(), HashSet::new());
     for given in paths {
         let path = given.canonicalize().map_err(|_| nothing(given))?;

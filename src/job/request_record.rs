@@ -104,6 +104,13 @@ impl RequestRecord {
             .collect();
     }
 
+    /// The first of the files that was brought from another machine: what it is there now is not known here.
+    pub fn remote(&self) -> Option<&RecordedFile> {
+        let cases = self.tables.iter().flat_map(|tables| &tables.cases);
+        let mut files = self.files.iter().chain(cases);
+        files.find(|file| file.path.contains("://"))
+    }
+
     /// The first of the files that is not what it was.
     pub fn changed(&self) -> Option<&RecordedFile> {
         let cases = self.tables.iter().flat_map(|tables| &tables.cases);
@@ -144,5 +151,9 @@ mod tests {
             ..RequestRecord::default()
         };
         assert_eq!(of_cases.changed(), record.files.first());
+        assert_eq!(record.remote(), None);
+        let mut remote = record.clone();
+        remote.files[0].path = "s3://b/traces.jsonl".into();
+        assert_eq!(remote.remote(), remote.files.first());
     }
 }

@@ -168,7 +168,7 @@ settings! {
         memory_limit("SIZE"): Option<Bytes>,
         /// Threads [default: all cores]
         threads("N"): Option<Count<1, 1024>>,
-        /// Replace an existing output
+        /// Replace an existing output; in a bucket, the old run goes before the new one is there
         overwrite(""): bool,
         /// Print the summary as JSON
         json(""): bool,

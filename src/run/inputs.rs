@@ -56,7 +56,7 @@ pub(super) fn passed_over(files: &[PathBuf]) -> String {
     let named: Vec<String> = files
         .iter()
         .take(3)
-        .map(|file| file.display().to_string())
+        .map(|file| crate::text::origin_of(file))
         .collect();
     let more = match files.len() {
         0..=3 => String::new(),

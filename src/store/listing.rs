@@ -172,9 +172,8 @@ pub(super) async fn below(
 
 fn is_taken(below: &str, wanted: Wanted) -> bool {
     let name = below.rsplit('/').next().unwrap_or_default();
-    !below.is_empty()
-        && !is_passed_over(below)
-        && (wanted == Wanted::Everything || may_be_read(name))
+    let is_read = || !is_passed_over(below) && (wanted == Wanted::Everything || may_be_read(name));
+    !below.is_empty() && (is_of_log(below) || is_read())
 }
 
 async fn in_folder(
@@ -299,6 +298,28 @@ mod tests {
     }
 
     #[test]
+    fn the_log_of_a_delta_table_comes_with_its_files() {
+        const KEYS: [&str; 7] = [
+            "t/_delta_log/00000000000000000000.json",
+            "t/_delta_log/00000000000000000001.checkpoint.parquet",
+            "t/_delta_log/_last_checkpoint",
+            "t/date=1/p.parquet",
+            "u/_tmp/_delta_log/0.json",
+            "u/my_delta_log/0.json",
+            "u/p.parquet",
+        ];
+        let inputs = |address| found(&KEYS, address, Wanted::Inputs).unwrap();
+        assert_eq!(inputs("s3://b/t"), KEYS[..4]);
+        assert_eq!(inputs("s3://b/t*"), KEYS[..4]);
+        assert_eq!(inputs("s3://b/u/"), KEYS[5..]);
+        let mut by_name = inputs("s3://b/t/**/*.parquet");
+        by_name.sort();
+        assert_eq!(by_name, KEYS[..4]);
+        assert_eq!(inputs("s3://b/u/*.parquet"), KEYS[6..]);
+        assert_eq!(inputs("s3://b/t/date=1/p.parquet"), KEYS[3..4]);
+    }
+
+    #[test]
     fn objects_folders_and_globs_are_found_as_on_a_disk() {
         const KEYS: [&str; 9] = [
             "t/date=1/p.parquet",
@@ -341,16 +362,14 @@ mod tests {
         }
         let one = found(&TABLE, "s3://b/w/t/part-0.parquet", Wanted::Inputs);
         assert_eq!(one.unwrap(), ["w/t/part-0.parquet"]);
+        // A folder that is named itself is read, whatever its name.
+        assert_eq!(inputs("s3://b/t/_tmp/").unwrap(), ["t/_tmp/p.parquet"]);
         for (nothing, told) in [
             ("s3://b/none", "no such object"),
             ("s3://b/t/*.csv", "no object matches"),
-            ("s3://b/t/_tmp/", "nothing"),
         ] {
-            match inputs(nothing) {
-                Err(error) => assert!(error.contains(told), "{error}"),
-                // A folder that is named itself is read, whatever its name.
-                Ok(keys) => assert_eq!(keys, ["t/_tmp/p.parquet"]),
-            }
+            let error = inputs(nothing).unwrap_err();
+            assert!(error.contains(told), "{error}");
         }
     }
 }

@@ -69,10 +69,13 @@ pub fn fetched(paths: Vec<String>, offline: bool) -> Result<Fetched, StoreError>
 ///
 /// # Errors
 /// As [`fetched`].
-pub fn fetched_runs(folders: &[PathBuf]) -> Result<(Vec<PathBuf>, Fetched), StoreError> {
+pub fn fetched_runs(
+    folders: &[PathBuf],
+    offline: bool,
+) -> Result<(Vec<PathBuf>, Fetched), StoreError> {
     let remote = folders.iter().filter_map(|folder| address_in(folder));
     let remote = remote.map(str::to_owned).collect();
-    let fetched = bring(remote, false, Wanted::Everything)?;
+    let fetched = bring(remote, offline, Wanted::Everything)?;
     let mut copies = fetched.paths.iter();
     let folders = folders.iter().map(|folder| {
         let copy = address_in(folder).and_then(|_| copies.next());
@@ -108,7 +111,7 @@ fn bring(mut paths: Vec<String>, offline: bool, wanted: Wanted) -> Result<Fetche
     }
     let scratch = Scratch::make()?;
     let runtime = runtime()?;
-    let (mut origins, mut all) = (HashSet::new(), Vec::new());
+    let (mut origins, mut all, mut odd) = (HashSet::new(), Vec::new(), Vec::new());
     for (at, location) in remote {
         let connection = Connection::open(&location)?;
         if wanted == Wanted::Inputs
@@ -124,13 +127,22 @@ fn bring(mut paths: Vec<String>, offline: bool, wanted: Wanted) -> Result<Fetche
         paths[at] = place.display().to_string();
         for listed in found {
             let origin = location.sibling(listed.key.as_ref());
-            let copy = scratch.place_of(&origin)?;
+            let copy = match scratch.place_of(&origin) {
+                Ok(copy) => copy,
+                // One that was named itself is an error; among others it is left out and named.
+                Err(error) if origin == location => return Err(error),
+                Err(_) => {
+                    odd.push(origin);
+                    continue;
+                }
+            };
             if origins.insert(origin.clone()) {
                 all.push((connection.clone(), origin, listed, copy));
             }
         }
     }
     all.sort_by(|a, b| a.3.cmp(&b.3));
+    tell_left_out(&odd);
     check_nesting(&all)?;
     let sizes = all.iter().filter_map(|(_, _, listed, _)| listed.size);
     scratch.check_room(sizes.sum())?;
@@ -144,6 +156,17 @@ fn bring(mut paths: Vec<String>, offline: bool, wanted: Wanted) -> Result<Fetche
         origins: origins.into_iter().collect(),
         scratch: Some(scratch),
     })
+}
+
+/// Names objects whose names no file can have here: they are not read, and nobody should think that they were.
+fn tell_left_out(odd: &[Location]) {
+    let Some(first) = odd.first() else { return };
+    let (count, first) = (odd.len(), first.shown());
+    tracing::warn!(
+        count,
+        first,
+        "objects are left out: a part of their names can't be that of a file here; copy them to other names to read them"
+    );
 }
 
 /// What is asked of a bucket: by whom, of what, and where it goes.

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::Patterns;
 use crate::cli::setting_flags::{Offer, SettingFlags};
-use crate::cli::{AnyError, Outcome, outcome};
+use crate::cli::{AnyError, Outcome, local_out, outcome};
 use crate::job::{Job, Setting};
 use crate::report::counted;
 use crate::run::{open, own_columns};
@@ -69,7 +69,13 @@ impl Offer for OfTraces {
 pub(super) fn run(args: FromTracesArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
     let given = args.settings.given.complete(config)?;
     let job = Job::of(given.only(|name| Setting::named(name).is_some_and(OfTraces::offers)))?;
-    let inputs = crate::store::fetched(args.paths, false)?;
+    let is_remote = args.paths.iter().any(|path| path.contains("://"));
+    let offline = is_remote && crate::cli::offline(config)?;
+    local_out(
+        &args.out,
+        "sets are written to local folders; name one, and copy it there",
+    )?;
+    let inputs = crate::store::fetched(args.paths, offline)?;
     let found = open::found(&job, &inputs.paths)?;
     let read = own_columns(
         inputs.paths.clone(),
