@@ -538,9 +538,6 @@ fn killed_at_any_request_there_is_a_whole_run_or_none_and_the_next_run_mends_it(
 }
 
 #[test]
-<<<<<<< HEAD
-fn an_import_and_given_signals_may_be_in_a_bucket() {
-=======
 fn whoever_is_offline_opens_no_connection_and_passwords_of_endpoints_are_told_nowhere() {
     let home = tempfile::tempdir().unwrap();
     for arguments in [
@@ -597,12 +594,71 @@ fn exports(folder: &Path) -> PathBuf {
 
 #[test]
 fn ids_of_files_in_a_bucket_are_the_same_in_every_run() {
->>>>>>> h9
     let Some(bucket) = Bucket::start() else {
         return;
     };
     let home = tempfile::tempdir().unwrap();
-<<<<<<< HEAD
+    bucket.put_folder(&exports(home.path()), "exports");
+    let sessions = |out: &str| -> Vec<String> {
+        let out = home.path().join(out);
+        let mut command = with_bucket(bucket.port, home.path());
+        let ran = ran(command
+            .args(["import", "s3://night/exports", "--out"])
+            .arg(&out));
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        assert!(
+            ran.stdout.contains("s3://night/exports/other.json")
+                && !ran.stdout.contains("nightmill-remote"),
+            "{ran:?}"
+        );
+        let table = crate::support::read_parquet(&out);
+        let ids = table.column_by_name("session_id").unwrap();
+        let ids = ids
+            .as_any()
+            .downcast_ref::<arrow::array::StringArray>()
+            .unwrap();
+        ids.iter().map(|id| id.unwrap().to_owned()).collect()
+    };
+    let first = sessions("first.parquet");
+    assert!(first.len() == 2 && first[0] != first[1], "{first:?}");
+    assert_eq!(sessions("again.parquet"), first);
+    let mut command = with_bucket(bucket.port, home.path());
+    let told = ran(command.args(["import", "s3://night/exports", "--explain"]));
+    assert!(
+        told.stdout
+            .contains("s3://night/exports/x/log.json: tau-bench")
+            && !told.stdout.contains("nightmill-remote"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn a_delta_table_in_a_bucket_is_known_as_one() {
+    let Some(bucket) = Bucket::start() else {
+        return;
+    };
+    let home = tempfile::tempdir().unwrap();
+    let table = inputs(home.path());
+    std::fs::create_dir(table.join("_delta_log")).unwrap();
+    std::fs::write(table.join("_delta_log/00000000000000000000.json"), "{}\n").unwrap();
+    bucket.put_folder(&table, "table");
+    let mut command = with_bucket(bucket.port, home.path());
+    let refused = ran(command
+        .args(["score", "s3://night/table", "--out"])
+        .arg(home.path().join("run")));
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(
+        refused.stderr.contains("Delta") && refused.stderr.contains("s3://night/table"),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn an_import_and_given_signals_may_be_in_a_bucket() {
+    let Some(bucket) = Bucket::start() else {
+        return;
+    };
+    let home = tempfile::tempdir().unwrap();
     let export = crate::support::root().join("datasets/formats/langfuse.jsonl");
     let export = export.display().to_string();
     let import = |out: &str, more: &[&str]| {
@@ -703,59 +759,5 @@ fn ids_of_files_in_a_bucket_are_the_same_in_every_run() {
     assert!(
         retry.stderr.contains("copy the run here first"),
         "{retry:?}"
-=======
-    bucket.put_folder(&exports(home.path()), "exports");
-    let sessions = |out: &str| -> Vec<String> {
-        let out = home.path().join(out);
-        let mut command = with_bucket(bucket.port, home.path());
-        let ran = ran(command
-            .args(["import", "s3://night/exports", "--out"])
-            .arg(&out));
-        assert_eq!(ran.code, Some(0), "{ran:?}");
-        assert!(
-            ran.stdout.contains("s3://night/exports/other.json")
-                && !ran.stdout.contains("nightmill-remote"),
-            "{ran:?}"
-        );
-        let table = crate::support::read_parquet(&out);
-        let ids = table.column_by_name("session_id").unwrap();
-        let ids = ids
-            .as_any()
-            .downcast_ref::<arrow::array::StringArray>()
-            .unwrap();
-        ids.iter().map(|id| id.unwrap().to_owned()).collect()
-    };
-    let first = sessions("first.parquet");
-    assert!(first.len() == 2 && first[0] != first[1], "{first:?}");
-    assert_eq!(sessions("again.parquet"), first);
-    let mut command = with_bucket(bucket.port, home.path());
-    let told = ran(command.args(["import", "s3://night/exports", "--explain"]));
-    assert!(
-        told.stdout
-            .contains("s3://night/exports/x/log.json: tau-bench")
-            && !told.stdout.contains("nightmill-remote"),
-        "{told:?}"
-    );
-}
-
-#[test]
-fn a_delta_table_in_a_bucket_is_known_as_one() {
-    let Some(bucket) = Bucket::start() else {
-        return;
-    };
-    let home = tempfile::tempdir().unwrap();
-    let table = inputs(home.path());
-    std::fs::create_dir(table.join("_delta_log")).unwrap();
-    std::fs::write(table.join("_delta_log/00000000000000000000.json"), "{}\n").unwrap();
-    bucket.put_folder(&table, "table");
-    let mut command = with_bucket(bucket.port, home.path());
-    let refused = ran(command
-        .args(["score", "s3://night/table", "--out"])
-        .arg(home.path().join("run")));
-    assert_eq!(refused.code, Some(2), "{refused:?}");
-    assert!(
-        refused.stderr.contains("Delta") && refused.stderr.contains("s3://night/table"),
-        "{refused:?}"
->>>>>>> h9
     );
 }
