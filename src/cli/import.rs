@@ -10,6 +10,7 @@ use super::{AnyError, Outcome, outcome};
 use crate::job::{Job, Setting};
 use crate::run::open;
 use crate::run::{ImportRequest, Imported, import};
+use crate::text::origin_of;
 use crate::trace::format::Found;
 
 /// Flags of `import`.
@@ -107,7 +108,7 @@ fn told(imported: &Imported) -> String {
 fn explained(found: &Found, json: bool) -> Result<String, AnyError> {
     let native = found.native.iter().map(|file| {
         (
-            file.path.clone(),
+            origin_of(&file.path),
             "nightmill",
             "no other format claims it".to_owned(),
             Vec::new(),
@@ -116,7 +117,7 @@ fn explained(found: &Found, json: bool) -> Result<String, AnyError> {
     let foreign = found.foreign.iter();
     let foreign = foreign.map(|file| {
         (
-            file.path.clone(),
+            origin_of(&file.path),
             file.reader.name(),
             file.why.clone(),
             file.reader.mapping(),
@@ -125,9 +126,11 @@ fn explained(found: &Found, json: bool) -> Result<String, AnyError> {
     let all: Vec<_> = native.chain(foreign).collect();
     if json {
         let files = all.iter().map(|(path, name, why, mapping)| {
-            let mapping: serde_json::Map<_, _> =
-                mapping.iter().map(|(column, source)| (column.clone(), source.as_str().into())).collect();
-            serde_json::json!({"file": path.display().to_string(), "format": name, "why": why, "mapping": mapping})
+            let mapping: serde_json::Map<_, _> = mapping
+                .iter()
+                .map(|(column, source)| (column.clone(), source.as_str().into()))
+                .collect();
+            serde_json::json!({"file": path, "format": name, "why": why, "mapping": mapping})
         });
         return Ok(format!(
             "{}\n",
@@ -137,7 +140,7 @@ fn explained(found: &Found, json: bool) -> Result<String, AnyError> {
     let mut text = String::new();
     let mut told: Vec<&str> = Vec::new();
     for (path, name, why, mapping) in &all {
-        text.push_str(&format!("{}: {name}: {why}\n", path.display()));
+        text.push_str(&format!("{path}: {name}: {why}\n"));
         if mapping.is_empty() || told.contains(name) {
             continue;
         }
@@ -154,7 +157,7 @@ fn explained(found: &Found, json: bool) -> Result<String, AnyError> {
     for path in &found.passed_over {
         text.push_str(&format!(
             "{}: passed over: no format that is known\n",
-            path.display()
+            origin_of(path)
         ));
     }
     Ok(text)
