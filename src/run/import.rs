@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::output::RunError;
 use crate::output::directory::PartialFile;
-use crate::text::TextMode;
+use crate::text::{TextMode, origin_of};
 use crate::trace::format::{Found, convert};
 use crate::trace::{OnBadFile, Quarantine};
 
@@ -79,7 +79,7 @@ pub fn import(request: &ImportRequest) -> Result<Imported, RunError> {
     for entry in &entries {
         let first = format!(
             "{}, row {}: {}",
-            entry.file.display(),
+            origin_of(&entry.file),
             entry.first_row,
             entry.reason
         );
