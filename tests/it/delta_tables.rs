@@ -326,7 +326,10 @@ fn tables_that_are_not_named_themselves_are_refused() {
     ] {
         let path = home.path().join(path).display().to_string();
         let out = home.path().join("run").display().to_string();
-        for args in [&["score", &path, "--out", &out][..], &["import", &path]] {
+        for args in [
+            &["score", &path, "--out", &out][..],
+            &["import", &path, "--explain"],
+        ] {
             let ran = nightmill(args);
             assert_eq!(ran.code, Some(2), "{ran:?}");
             assert!(
