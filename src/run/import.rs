@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::output::RunError;
 use crate::output::directory::PartialFile;
-use crate::text::TextMode;
+use crate::text::{TextMode, origin_of};
 use crate::trace::format::{Found, convert};
 use crate::trace::{OnBadFile, Quarantine, QuarantinedRows};
 
@@ -53,7 +53,7 @@ pub(super) fn reasons(entries: &[QuarantinedRows]) -> BTreeMap<String, u64> {
     for entry in entries {
         let first = format!(
             "{}, row {}: {}",
-            entry.file.display(),
+            origin_of(&entry.file),
             entry.first_row,
             entry.reason
         );

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::output::RunError;
 use crate::run::ScoreRequest;
+use crate::text::origin_of;
 use crate::trace::format::convert;
 use crate::trace::{Quarantine, SourceFile};
 
@@ -53,11 +54,7 @@ pub(super) fn inputs(request: &ScoreRequest, work: &Path) -> Result<Inputs, RunE
 
 /// Files of a folder that no format claims.
 pub(super) fn passed_over(files: &[PathBuf]) -> String {
-    let named: Vec<String> = files
-        .iter()
-        .take(3)
-        .map(|file| crate::text::origin_of(file))
-        .collect();
+    let named: Vec<String> = files.iter().take(3).map(|file| origin_of(file)).collect();
     let more = match files.len() {
         0..=3 => String::new(),
         all => format!(" and {} more", all - 3),
