@@ -6,7 +6,9 @@ mod queue;
 mod service;
 mod store;
 
-pub use cache::{CacheCounts, CacheError, CacheKey, EmbeddingCache};
+pub use cache::{
+    CacheCounts, CacheError, CacheKey, EmbeddingCache, ForgottenVectors, forget_vectors,
+};
 pub use service::{EmbeddingCounts, EmbeddingMemory, EmbeddingService};
 pub use store::{TextRecord, TextRef};
 

@@ -8,7 +8,7 @@ use crate::output::RunError;
 /// Written last: a directory without it is not finished.
 pub(crate) const MANIFEST: &str = "manifest.json";
 /// Everything that a run directory, or a folder of tables that is no run, may hold.
-const CONTENT: [&str; 17] = [
+const CONTENT: [&str; 19] = [
     LOCK,
     MANIFEST,
     "summary.json",
@@ -17,6 +17,8 @@ const CONTENT: [&str; 17] = [
     "sessions",
     "scores",
     "quarantine",
+    "carried",
+    "replaced",
     "judge_verdicts",
     "judge_metric_scores",
     "judge_outcomes",
@@ -352,7 +354,7 @@ pub fn delete_run(folder: &Path) -> Result<(), RunError> {
 
 /// Removes partial outputs whose process is gone: nobody holds their lock. A directory's lock is the
 /// file in it, a file is its own.
-fn remove_leftovers(parent: &Path) {
+pub(crate) fn remove_leftovers(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let name = name.to_string_lossy();
