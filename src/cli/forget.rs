@@ -9,7 +9,8 @@ use serde::Serialize;
 use super::{AnyError, Outcome, listing};
 use crate::embed::forget_vectors;
 use crate::history::{
-    ErasedFromRun, Erasing, StoredRun, erase, find_runs, read_run, traces_of_sessions,
+    ErasedFromRun, Erasing, StoredRun, check_none_under_way, erase, find_runs, read_run,
+    traces_of_sessions,
 };
 use crate::judge::Ledger;
 use crate::report::{counted, plain};
@@ -62,6 +63,7 @@ pub(super) fn run(args: &ForgetArgs) -> Result<Outcome, AnyError> {
         runs.push(read_run(&path)?);
     }
     let mut what = asked(args)?;
+    check_none_under_way(&runs)?;
     let mut requests: Vec<RequestOfRun> = Vec::new();
     for run in &runs {
         for request in requests_of(run)? {

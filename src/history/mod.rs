@@ -24,8 +24,8 @@ pub use judged_comparison::{JudgedComparison, compare_judged};
 pub use judged_runs::{ConversationFigures, JudgedRun, holds_conversations, read_judged};
 pub use keep_scores::keep_scores;
 pub use keeping::{
-    CarriedRows, ErasedFromRun, Erasing, KeepingError, KeptRun, Pruned, erase, prune,
-    traces_of_sessions,
+    CarriedRows, ErasedFromRun, Erasing, KeepingError, KeptRun, Pruned, check_none_under_way,
+    erase, prune, traces_of_sessions,
 };
 pub use lineage::{LeftOut, RunMark, leave_out_retried};
 pub use manual_rows::RowError;

@@ -85,7 +85,7 @@ fn goes_on(run: &Path, from: &Path, night: u32, replaced: &[(&str, &str)]) {
     let of = |id: Option<&str>| replaced.iter().find(|(session, _)| Some(*session) == id);
     let first: StringArray = ids
         .iter()
-        .map(|id| Some(of(id).map_or(name, |(_, run)| run)))
+        .map(|id| Some(of(id).map_or(name, |(_, run)| *run)))
         .collect();
     let revision: UInt32Array = ids
         .iter()
@@ -182,10 +182,11 @@ fn rows_of(table: &Path) -> Vec<BTreeMap<String, String>> {
             )
         })
         .collect();
+    let columns = &columns;
     let cells = |row| {
         columns
             .iter()
-            .map(|(name, cells)| ((*name).clone(), cells.value(row).to_string()))
+            .map(move |(name, cells)| ((*name).clone(), cells.value(row).to_string()))
     };
     (0..batch.num_rows())
         .map(|row| cells(row).collect())
@@ -554,7 +555,7 @@ fn a_user_is_forgotten_in_runs_and_in_the_cache() {
         "{told}"
     );
     assert!(told.contains("report.html removed"), "{told}");
-    // Seven of its eight texts: `until nine` is also one of them, and said by others.
+    // All eight of its texts, also the one that others said too.
     assert!(told.contains("8 vectors"), "{told}");
     assert_whole(&run);
     assert_silent(&run, &SECRETS);
@@ -717,4 +718,39 @@ fn answers_of_judges_about_a_trace_are_forgotten() {
         code == Some(0) && told.contains("0 answers of judges"),
         "{told}"
     );
+}
+
+#[test]
+fn a_chain_forgets_in_every_night_and_what_is_carried_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = three_nights(folder.path());
+    let mut expected = latest(&runs);
+    expected.retain(|(_, row)| !row.contains(r#""session_id": "a""#));
+    let (code, told) = forget(&runs, &["--session", "a"]);
+    assert_eq!(code, Some(0), "{told}");
+    assert_eq!(latest(&runs), expected);
+    for name in ["n1", "n2", "n3"] {
+        assert_whole(&runs.join(name));
+    }
+    assert!(rows_of(&runs.join("n2/replaced")).is_empty());
+
+    passed(&mut prune(&runs));
+    assert_eq!(latest(&runs), expected);
+    // Traces of nights that went are found in the files that those read.
+    let (code, told) = forget(&runs, &["--user", "u"]);
+    assert!(
+        code == Some(0) && told.contains("n3: 7 traces forgotten"),
+        "{told}"
+    );
+    assert_eq!(latest(&runs), BTreeSet::new());
+    assert_whole(&runs.join("n3"));
+    let target = runs.join("n4");
+    let announced = Announced {
+        command: "score",
+        metric_names: &[],
+        monitor_id: None,
+    };
+    let _begun = Begun::announce(&target, announced).unwrap();
+    let (code, told) = forget(&runs, &["--user", "u"]);
+    assert!(code == Some(2) && told.contains("under way"), "{told}");
 }

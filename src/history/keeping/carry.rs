@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use arrow::array::{Array, BooleanArray, RecordBatch};
+use arrow::array::{BooleanArray, RecordBatch};
 use serde_json::{Value, json};
 
 use super::chain::Night;
@@ -138,7 +138,6 @@ pub(super) fn carry(night: &Night, old: &[&Night]) -> Result<TakenOver, KeepingE
             .collect();
         let merging = Merging {
             table: name,
-            last,
             keep: &keep,
         };
         let rows = merging.write(&sources, &directory)?;

@@ -1,5 +1,6 @@
 //! Which run goes on from which: the chains that nights make.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -14,8 +15,6 @@ use crate::output::{BegunStatus, begun_runs};
 /// The run that a night goes on from, as its manifest names it.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Continued {
-    /// The name of its directory.
-    pub run: String,
     /// Its directory.
     pub path: Option<PathBuf>,
     /// Its identity.
@@ -79,15 +78,7 @@ impl Night {
 pub(super) fn nights(paths: &[PathBuf]) -> Result<Vec<Night>, KeepingError> {
     let named = find_runs(paths)?;
     let folders = folders_of(named.iter());
-    for folder in &folders {
-        let mut begun = begun_runs(folder).into_iter();
-        if let Some(run) = begun.find(|run| run.status == BegunStatus::Running) {
-            return Err(KeepingError::Refused(format!(
-                "`{}` is under way and may go on from one of these runs; wait for its end, or stop it first",
-                run.path.display()
-            )));
-        }
-    }
+    check_at_rest(&folders)?;
     let mut nights = Vec::new();
     for path in &named {
         nights.push(Night::read(path, true)?);
@@ -128,6 +119,20 @@ pub(super) fn nights(paths: &[PathBuf]) -> Result<Vec<Night>, KeepingError> {
         }
     }
     Ok(nights)
+}
+
+/// Refuses folders in which a run is under way: it may read what is about to go, and write it again.
+pub(super) fn check_at_rest(folders: &BTreeSet<PathBuf>) -> Result<(), KeepingError> {
+    for folder in folders {
+        let mut begun = begun_runs(folder).into_iter();
+        if let Some(run) = begun.find(|run| run.status == BegunStatus::Running) {
+            return Err(KeepingError::Refused(format!(
+                "`{}` is under way and may go on from one of these runs; wait for its end, or stop it first",
+                run.path.display()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The earlier nights of a run's chain, the latest first. In a circle, more than there are.

@@ -1,6 +1,6 @@
 //! What forgetting does to the rows of tables.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
@@ -54,6 +54,8 @@ pub(super) struct ErasedRows<'e> {
     pub what: &'e Erasing,
     /// Sessions that lose traces, and how many they have left.
     pub sessions: HashMap<RowKey, u64>,
+    /// Sessions that lose traces and have none left in any run.
+    pub gone_sessions: &'e HashSet<RowKey>,
     pub scrub: Scrub,
     /// Rows that went, by table.
     pub gone: BTreeMap<String, u64>,
@@ -84,8 +86,11 @@ impl ErasedRows<'_> {
                     None => false,
                     Some(_) if JUDGED.contains(&table) || table == "sessions" => true,
                     Some(_) if cell(&types, row) == Some("session") => true,
-                    Some(left) => table == REPLACED && *left == 0,
-                };
+                    Some(_) => false,
+                }
+                // As long as some run holds a trace of the session, what replaces it must be known.
+                || (table == REPLACED
+                    && key.as_ref().is_some_and(|key| self.gone_sessions.contains(key)));
             stay.push(!goes);
             scrubbed.push(!goes && left.is_some());
         }

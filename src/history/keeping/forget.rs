@@ -3,7 +3,7 @@
 //! What was said of a whole session that loses a trace can't stand: its row of `sessions`, its scores and its verdicts go
 //! too; its other traces stay, with their own scores.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::carry::{CARRIED_REQUESTS, RowKey, each_batch, keys, tables_of};
+use super::chain::check_at_rest;
 use super::erased_rows::{ErasedRows, JUDGED, traces_of};
 use super::scrub::{Scrub, TAKEN_OUT};
 use super::{KeepingError, Turn, files_of, folders_of, replace, take_over};
@@ -121,6 +122,15 @@ fn is_of(key: &Option<RowKey>, what: &Erasing) -> bool {
     matches!(key, Some(RowKey::Session(_, session)) if what.sessions.contains(session))
 }
 
+/// Refuses runs beside which another one is under way.
+///
+/// # Errors
+/// [`KeepingError::Refused`].
+pub fn check_none_under_way(runs: &[StoredRun]) -> Result<(), KeepingError> {
+    let paths: Vec<PathBuf> = runs.iter().map(|run| run.path.clone()).collect();
+    check_at_rest(&folders_of(paths.iter()))
+}
+
 /// Takes traces out of runs, the oldest run first, so that no earlier row of a session counts again in between; `each` is told
 /// of every run that changed.
 ///
@@ -133,14 +143,24 @@ pub fn erase(
     mut each: impl FnMut(ErasedFromRun),
 ) -> Result<(), KeepingError> {
     let paths: Vec<PathBuf> = runs.iter().map(|run| run.path.clone()).collect();
+    let folders = folders_of(paths.iter());
     let _turn = match dry_run {
         true => None,
-        false => Some(Turn::wait(&folders_of(paths.iter()))?),
+        false => Some(Turn::wait(&folders)?),
     };
+    check_at_rest(&folders)?;
     let mut runs: Vec<&StoredRun> = runs.iter().collect();
     runs.sort_by(|a, b| (a.created_at, &a.name).cmp(&(b.created_at, &b.name)));
+    let mut left: HashMap<RowKey, u64> = HashMap::new();
+    for run in &runs {
+        for (key, traces) in Seen::of(run, what)?.sessions {
+            *left.entry(key).or_default() += traces;
+        }
+    }
+    let gone = left.into_iter().filter(|(_, traces)| *traces == 0);
+    let gone: HashSet<RowKey> = gone.map(|(key, _)| key).collect();
     for run in runs {
-        if let Some(erased) = erase_from(run, what, dry_run)? {
+        if let Some(erased) = erase_from(run, what, &gone, dry_run)? {
             each(erased);
         }
     }
@@ -206,6 +226,7 @@ impl Seen {
 fn erase_from(
     run: &StoredRun,
     what: &Erasing,
+    gone: &HashSet<RowKey>,
     dry_run: bool,
 ) -> Result<Option<ErasedFromRun>, KeepingError> {
     let path = &run.path;
@@ -222,6 +243,7 @@ fn erase_from(
     let mut rows = ErasedRows {
         what,
         sessions: seen.sessions,
+        gone_sessions: gone,
         scrub: Scrub {
             spellings: seen.spellings.union(&what.sessions).cloned().collect(),
             ..exact.clone()

@@ -86,8 +86,6 @@ pub(super) type Keep<'k> = dyn Fn(usize, &RecordBatch) -> Result<BooleanArray, S
 /// How a table is merged.
 pub(super) struct Merging<'k> {
     pub table: &'k str,
-    /// The number of the last run.
-    pub last: usize,
     pub keep: &'k Keep<'k>,
 }
 
@@ -236,7 +234,7 @@ impl Merging<'_> {
             ("trace_id", DataType::Utf8, false),
         ];
         // Tables but `traces` may have several rows of a trace, in an order of their own.
-        let is_traces = self.table == "traces";
+        let is_traces = self.table == "traces" || schema.field_with_name("session_id").is_err();
         let mut all: Vec<_> = all.into();
         all.retain(|(name, _, _)| {
             schema.field_with_name(name).is_ok()

@@ -11,7 +11,7 @@ mod merged_table;
 mod prune;
 mod scrub;
 
-pub use forget::{ErasedFromRun, Erasing, erase, traces_of_sessions};
+pub use forget::{ErasedFromRun, Erasing, check_none_under_way, erase, traces_of_sessions};
 pub use prune::{CarriedRows, KeptRun, Pruned, prune};
 
 use std::collections::BTreeSet;
