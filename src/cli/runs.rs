@@ -12,8 +12,8 @@ use super::runs_flags::{
     TrendArgs,
 };
 use super::{
-    AnyError, Outcome, conversation_comparison, conversation_summary, delete, list, listing, retry,
-    scores, show, verify,
+    AnyError, Outcome, conversation_comparison, conversation_summary, delete, forget, list,
+    listing, prune, retry, scores, show, verify,
 };
 use crate::history::figures::{
     DataType, LastBucket, Page, ScoreFilter, ScoreRecord, SummaryRow, Target,
@@ -41,6 +41,8 @@ pub(super) fn run(args: RunsArgs, config: Option<&Path>) -> Result<Outcome, AnyE
         RunsCommand::List(args) => return list::run(&args),
         RunsCommand::Show(args) => return show::run(&args, config),
         RunsCommand::Delete(args) => return delete::run(&args),
+        RunsCommand::Prune(args) => return prune::run(&args),
+        RunsCommand::Forget(args) => return forget::run(&args),
         RunsCommand::Summary(args) => summary(&args)?,
         RunsCommand::Trend(args) => trend(&args)?,
         RunsCommand::Distribution(args) => distribution(&args)?,

@@ -6,9 +6,11 @@ use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
 
 use super::delete::DeleteArgs;
+use super::forget::ForgetArgs;
 use super::list::ListArgs;
 use super::named_values::{TARGETS, named};
 use super::pooling::Pooling;
+use super::prune::PruneArgs;
 use super::retry::RetryArgs;
 use super::scores::ScoresArgs;
 use super::setting_flags::{OfJudges, SettingFlags};
@@ -34,6 +36,10 @@ pub(super) enum RunsCommand {
     Show(ShowArgs),
     /// Remove runs, with their scores or without
     Delete(DeleteArgs),
+    /// Remove runs that are older than a time; what later nights still need of them is carried
+    Prune(PruneArgs),
+    /// Take traces of a user, of a session or by id out of runs, ledger and cache; exit code 3 if something can't be looked at
+    Forget(ForgetArgs),
     /// Counts, mean, extremes and median of each metric
     Summary(SummaryArgs),
     /// The mean of a metric over time

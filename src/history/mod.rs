@@ -9,6 +9,7 @@ pub(crate) mod import_scores;
 mod judged_comparison;
 mod judged_runs;
 mod keep_scores;
+mod keeping;
 pub(crate) mod lineage;
 mod manual_rows;
 mod model_labels;
@@ -24,6 +25,10 @@ pub use import_scores::{Imported, ScoresError, import_scores};
 pub use judged_comparison::{JudgedComparison, compare_judged};
 pub use judged_runs::{ConversationFigures, JudgedRun, holds_conversations, read_judged};
 pub use keep_scores::keep_scores;
+pub use keeping::{
+    CarriedRows, ErasedFromRun, Erasing, KeepingError, KeptRun, Pruned, check_none_under_way,
+    erase, prune, traces_of_sessions,
+};
 pub use lineage::{LeftOut, RunMark, leave_out_retried};
 pub use manual_rows::RowError;
 pub use run_record::RunRecord;

@@ -142,6 +142,9 @@ struct Manifest {
     identity: Option<String>,
     #[serde(default)]
     retry_of: Vec<RunMark>,
+    // Of a night that took over rows of runs that were pruned: as long as both are there, its rows count.
+    #[serde(default)]
+    carried_runs: Vec<RunMark>,
     #[serde(flatten)]
     recorded: Recorded,
 }
@@ -325,7 +328,7 @@ pub fn read_run(path: &Path) -> Result<StoredRun, HistoryError> {
         record,
         path: path.to_owned(),
         identity: manifest.identity,
-        retried: manifest.retry_of,
+        retried: [manifest.retry_of, manifest.carried_runs].concat(),
     })
 }
 

@@ -111,6 +111,14 @@ impl RequestRecord {
         files.find(|file| file.path.contains("://"))
     }
 
+    /// The files that traces, or turns, were read from, each with whether it is there, and whether it is what it was.
+    pub fn files_now(&self) -> impl Iterator<Item = (&RecordedFile, bool, bool)> {
+        self.files.iter().map(|file| {
+            let now = RecordedFile::of(Path::new(&file.path));
+            (file, now.is_some(), now.as_ref() == Some(file))
+        })
+    }
+
     /// The first of the files that is not what it was.
     pub fn changed(&self) -> Option<&RecordedFile> {
         let cases = self.tables.iter().flat_map(|tables| &tables.cases);

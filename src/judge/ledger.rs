@@ -4,6 +4,7 @@
 //! (`claims.rs`). Writes go through SQLite's write-ahead log, so that a process that is killed leaves a whole file; several
 //! processes may share one.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,12 +13,14 @@ use std::time::Duration;
 mod batches;
 mod check;
 mod claims;
+mod forget;
 mod open;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
 pub use batches::{BatchEnd, BatchRequest, BatchRows, InBatch, OpenBatch};
 pub use claims::Claim;
+pub use forget::ForgottenAnswers;
 
 use check::{Kept, check_of};
 use claims::SignOfLife;
@@ -144,6 +147,8 @@ pub struct Ledger {
     connection: Mutex<Connection>,
     /// What its tables hold; older than this version's only where it can't be written.
     format: i64,
+    /// The calls that were looked up, where somebody wants to know.
+    looked_up: Mutex<Option<BTreeSet<String>>>,
 }
 
 impl Ledger {
@@ -180,6 +185,7 @@ impl Ledger {
             sign_of_life: Mutex::default(),
             connection: Mutex::new(opened.connection),
             format: opened.format,
+            looked_up: Mutex::default(),
         })
     }
 
@@ -226,6 +232,7 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError`].
     pub fn answer(&self, hash: &CallHash) -> Result<Option<Reply>, LedgerError> {
+        self.note(hash);
         let connection = self.connection();
         let kept = check::kept(&connection, hash, open::has_checks(self.format));
         let reply = match kept.map_err(|e| self.failed(&e))? {

@@ -44,8 +44,8 @@ pub use call::{
 };
 pub use chat::{Chat, ChatError};
 pub use ledger::{
-    BatchEnd, BatchRequest, BatchRows, CallLabel, Claim, InBatch, Ledger, LedgerError, OpenBatch,
-    Spend, Taken,
+    BatchEnd, BatchRequest, BatchRows, CallLabel, Claim, ForgottenAnswers, InBatch, Ledger,
+    LedgerError, OpenBatch, Spend, Taken,
 };
 pub use model_name::{Provider, ProviderNotConfigured, resolve, resolve_at};
 pub use poster::{Check, Endpoint, PostError, Poster, Seen, Verb};

@@ -354,7 +354,7 @@ pub fn delete_run(folder: &Path) -> Result<(), RunError> {
 
 /// Removes partial outputs whose process is gone: nobody holds their lock. A directory's lock is the
 /// file in it, a file is its own.
-fn remove_leftovers(parent: &Path) {
+pub(crate) fn remove_leftovers(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let name = name.to_string_lossy();

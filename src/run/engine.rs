@@ -248,12 +248,17 @@ fn load_on_gpu(_: &ModelFolder, gpu: Gpu, _: Option<bool>) -> Result<Model, RunE
     )))
 }
 
+/// Where vectors are kept unless somebody says otherwise.
+pub(super) fn user_cache() -> Option<PathBuf> {
+    dirs::cache_dir().map(|folder| folder.join("nightmill").join("embeddings"))
+}
+
 fn open_cache(request: &EngineRequest, model: &Model) -> Result<Option<EmbeddingCache>, RunError> {
     let (root, wanted) = match &request.cache {
         CacheChoice::Off => return Ok(None),
         CacheChoice::Folder(folder) => (folder.clone(), true),
-        CacheChoice::User => match dirs::cache_dir() {
-            Some(folder) => (folder.join("nightmill").join("embeddings"), false),
+        CacheChoice::User => match user_cache() {
+            Some(folder) => (folder, false),
             None => return Ok(None),
         },
     };

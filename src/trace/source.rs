@@ -81,11 +81,11 @@ impl TextAt {
         Self((file as u64) << Self::ROW_BITS | row)
     }
 
-    pub(super) fn file(self) -> usize {
+    pub(crate) fn file(self) -> usize {
         (self.0 >> Self::ROW_BITS) as usize
     }
 
-    pub(super) fn row(self) -> u64 {
+    pub(crate) fn row(self) -> u64 {
         self.0 & ((1 << Self::ROW_BITS) - 1)
     }
 }

@@ -10,7 +10,7 @@ use crate::scripted_judge::{Answer, ScriptedJudge};
 use crate::support::{entries_but_records, program, root, traces, write_parquet};
 
 /// The library that kills, built by the compiler that the program's own C code needs.
-fn killer(folder: &Path) -> PathBuf {
+pub fn killer(folder: &Path) -> PathBuf {
     let library = folder.join("kill_at.so");
     let source = root().join("tests/it/killed_at_each_write/kill_at.c");
     let mut compiler = Command::new("cc");
@@ -41,7 +41,11 @@ fn quiet(command: &mut Command) -> &mut Command {
 }
 
 /// Kills the command at its first call, at its second, and so on, until it gets to its end; `check` looks after each.
-fn kill_everywhere(library: &Path, mut command: impl FnMut() -> Command, mut check: impl FnMut()) {
+pub fn kill_everywhere(
+    library: &Path,
+    mut command: impl FnMut() -> Command,
+    mut check: impl FnMut(),
+) {
     let mut last = 0;
     for at in 1.. {
         let mut command = command();
@@ -68,7 +72,7 @@ fn small(path: &Path) {
 }
 
 /// Runs verify the checksums in the manifest.
-fn assert_whole(run: &Path) {
+pub fn assert_whole(run: &Path) {
     let mut verify = program();
     passed(verify.args(["runs", "verify"]).arg(run));
 }

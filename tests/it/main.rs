@@ -33,6 +33,7 @@ mod golden_regtrace_suite;
 mod golden_sessions;
 mod idle_flags;
 mod judging;
+mod keeping;
 mod killed_at_each_write;
 mod laws;
 mod manual_scores;

@@ -5,7 +5,10 @@
 //! segment of its own, so that any number of runs can share a cache. What a record says is believed only if its check
 //! is right; otherwise the text is encoded again. `benches/stores.rs` compares this with embedded key-value stores.
 
+mod forget;
 mod segment;
+
+pub use forget::{ForgottenVectors, forget_vectors};
 
 use std::collections::HashSet;
 use std::fs::{self, TryLockError};

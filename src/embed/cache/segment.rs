@@ -190,6 +190,24 @@ fn has_header(file: &File, layout: Layout) -> io::Result<bool> {
     }
 }
 
+/// The layout of a segment, as its header says; none for what is no segment.
+pub(super) fn layout_of(path: &Path) -> io::Result<Option<Layout>> {
+    let mut header = [0; HEADER];
+    match File::open(path)?.read_exact_at(&mut header, 0) {
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        read => read?,
+    }
+    let vector = usize::try_from(u64::from_le_bytes(cut(&header[32..]))).ok();
+    // No model has vectors of a megabyte: a damaged length must not be believed.
+    let vector = vector.filter(|bytes| (1..1 << 20).contains(bytes));
+    Ok(vector
+        .filter(|_| &header[..16] == MAGIC)
+        .map(|vector| Layout {
+            fingerprint: cut(&header[16..32]),
+            vector,
+        }))
+}
+
 /// Whether a file is a segment of any layout: nothing else may be removed.
 pub(super) fn is_segment(path: &Path) -> bool {
     let mut magic = [0; 16];

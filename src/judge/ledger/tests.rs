@@ -68,6 +68,47 @@ fn answers_and_spend_outlive_the_process() {
 }
 
 #[test]
+fn a_forgotten_answer_leaves_nothing_in_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    let ledger = Ledger::open(&path).unwrap();
+    let attempt = Attempt {
+        status: "answered",
+        message: Some("said twice: a secret"),
+        usage: None,
+        cost: Some(0.25),
+        latency: Duration::from_millis(7),
+    };
+    let said = |text: &str| Reply {
+        text: text.into(),
+        ..reply()
+    };
+    let hashes = ["a", "b"].map(|name| call(name).hash("here"));
+    for (name, hash) in ["a", "b"].into_iter().zip(&hashes) {
+        let reply = said(&format!("a secret of {name}"));
+        let written = ledger.record(hash, &call(name), "here", LABEL, &attempt, Some(&reply));
+        written.unwrap();
+    }
+    ledger.note_calls();
+    assert!(ledger.answer(&hashes[0]).unwrap().is_some());
+    let noted = ledger.noted_calls();
+    assert_eq!(noted, [hashes[0].as_str().to_owned()].into());
+    let count = |dry_run| ledger.forget(&noted, dry_run).unwrap().answers;
+    assert_eq!([count(true), count(false), count(false)], [1, 1, 0]);
+    assert_eq!(ledger.answer(&hashes[0]).unwrap(), None);
+    assert_eq!(
+        ledger.answer(&hashes[1]).unwrap(),
+        Some(said("a secret of b"))
+    );
+    assert_eq!(ledger.spend().unwrap()[0].cost, 0.5);
+    for file in std::fs::read_dir(folder.path()).unwrap() {
+        let bytes = std::fs::read(file.unwrap().path()).unwrap();
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(!text.contains("a secret of a"));
+    }
+}
+
+#[test]
 fn a_file_that_is_no_ledger_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notes.txt");

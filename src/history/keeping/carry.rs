@@ -1,0 +1,225 @@
+//! Rows of nights that go, taken over by the oldest night that stays.
+//!
+//! The night is made anew as one that goes on from nothing: it holds the latest state of its chain up to itself.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use arrow::array::{BooleanArray, RecordBatch};
+use serde_json::{Value, json};
+
+use super::chain::Night;
+use super::merged_table::{Merging, Source};
+use super::{KeepingError, files_of, replace, take_over};
+use crate::history::lineage::RunMark;
+use crate::history::stored_run::read_json;
+use crate::history::stored_table::{cell, text_if_there, trace_id};
+use crate::history::verify::check_file;
+use crate::output::directory::MANIFEST;
+use crate::output::{RunDirectory, RunError};
+
+/// The table that names what a night replaces.
+pub(super) const REPLACED: &str = "replaced";
+/// Tables that are about a run and not about its sessions: those of the night itself stay, the others go.
+const OF_THE_RUN: [&str; 3] = ["quarantine", "run_summary", REPLACED];
+/// The members of a manifest that name the runs whose rows are carried: by name, in full, and what they were asked.
+pub(super) const CARRIES: &str = "carries";
+const CARRIED_RUNS: &str = "carried_runs";
+pub(super) const CARRIED_REQUESTS: &str = "carried_requests";
+
+/// What was taken over.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct TakenOver {
+    pub sessions: u64,
+    pub traces: u64,
+}
+
+/// What names the rows that are replaced together: those of a session, or of a trace without one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum RowKey {
+    /// By project and id.
+    Session(Option<String>, String),
+    /// By its canonical id.
+    Trace(String),
+}
+
+/// The keys of the rows of a batch; none for a row that is about neither.
+pub(super) fn keys(batch: &RecordBatch) -> Result<Vec<Option<RowKey>>, String> {
+    let sessions = text_if_there(batch, "session_id")?;
+    let projects = text_if_there(batch, "project_id")?;
+    let traces = match batch.column_by_name("trace_id") {
+        Some(_) => text_if_there(batch, "trace_id")?,
+        None => text_if_there(batch, "target_id")?,
+    };
+    let key = |row| match cell(&sessions, row) {
+        Some(session) => {
+            let project = cell(&projects, row).map(str::to_owned);
+            Some(RowKey::Session(project, session.to_owned()))
+        }
+        None => trace_id(&traces, row).map(RowKey::Trace),
+    };
+    Ok((0..batch.num_rows()).map(key).collect())
+}
+
+/// The tables of a run: the files of each, in their order.
+pub(super) fn tables_of(run: &Path) -> Result<BTreeMap<String, Vec<PathBuf>>, RunError> {
+    let mut tables: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    for file in files_of(run)? {
+        let is_table = file.extension().is_some_and(|e| e == "parquet");
+        if let (true, Some(folder)) = (is_table, file.parent()) {
+            let name = folder.to_string_lossy().into_owned();
+            tables.entry(name).or_default().push(file);
+        }
+    }
+    Ok(tables)
+}
+
+/// Reads every batch of a table's files.
+pub(super) fn each_batch(
+    run: &Path,
+    files: &[PathBuf],
+    mut each: impl FnMut(&RecordBatch) -> Result<(), String>,
+) -> Result<(), KeepingError> {
+    let mut source = Source::new(run, files.to_vec(), 0);
+    while let Some(batch) = source.next()? {
+        each(&batch).map_err(|e| source.damaged(e))?;
+    }
+    Ok(())
+}
+
+/// Makes `night` anew with the rows of `old`, the oldest first, that no later run replaces.
+pub(super) fn carry(night: &Night, old: &[&Night]) -> Result<TakenOver, KeepingError> {
+    let run = &night.run.path;
+    let text = fs::read(run.join(MANIFEST)).map_err(|e| RunError::write(run, e))?;
+    let mut told: Value = read_json(run, MANIFEST)?;
+    let all: Vec<&Night> = old.iter().copied().chain([night]).collect();
+    let tables: Vec<BTreeMap<String, Vec<PathBuf>>> = all
+        .iter()
+        .map(|night| tables_of(&night.run.path))
+        .collect::<Result<_, _>>()?;
+    // The last run that replaces each.
+    let mut replaced: HashMap<RowKey, usize> = HashMap::new();
+    for (at, tables) in tables.iter().enumerate() {
+        let files = tables.get(REPLACED).map(Vec::as_slice).unwrap_or_default();
+        each_batch(&all[at].run.path, files, |batch| {
+            for key in keys(batch)?.into_iter().flatten() {
+                replaced.insert(key, at);
+            }
+            Ok(())
+        })?;
+    }
+    let last = all.len() - 1;
+    let keep = |at: usize, batch: &RecordBatch| -> Result<BooleanArray, String> {
+        let live = |key: &Option<RowKey>| match key {
+            Some(key) => replaced.get(key).is_none_or(|by| *by <= at),
+            // Of no session and no trace: it is about its run.
+            None => at == last,
+        };
+        Ok(keys(batch)?.iter().map(live).map(Some).collect())
+    };
+    let directory = RunDirectory::create(run, true, &[])?;
+    let mut taken = TakenOver::default();
+    let mut from: BTreeSet<usize> = BTreeSet::new();
+    let names: BTreeSet<&String> = tables.iter().flat_map(BTreeMap::keys).collect();
+    let mut made: BTreeSet<&str> = BTreeSet::new();
+    for name in names {
+        if OF_THE_RUN.contains(&name.as_str()) {
+            continue;
+        }
+        let sources: Vec<(usize, &str, &Path, &[PathBuf])> = tables
+            .iter()
+            .enumerate()
+            .filter_map(|(at, tables)| {
+                let files = tables.get(name)?.as_slice();
+                let run = &all[at].run;
+                Some((at, run.name.as_str(), run.path.as_path(), files))
+            })
+            .collect();
+        let merging = Merging {
+            table: name,
+            keep: &keep,
+        };
+        let rows = merging.write(&sources, &directory)?;
+        let carried: u64 = rows.range(..last).map(|(_, rows)| rows).sum();
+        if carried == 0 {
+            // As it was, whatever columns others have.
+            let folder = directory.path().join(name);
+            if folder.exists() {
+                fs::remove_dir_all(&folder).map_err(|e| RunError::write(&folder, e))?;
+            }
+            continue;
+        }
+        from.extend(
+            rows.iter()
+                .filter(|(_, rows)| **rows > 0)
+                .map(|(at, _)| *at),
+        );
+        made.insert(name);
+        match name.as_str() {
+            "sessions" => taken.sessions = carried,
+            "traces" => taken.traces = carried,
+            _ => {}
+        }
+    }
+    for file in files_of(run)? {
+        let folder = file.parent().map(|folder| folder.to_string_lossy());
+        let folder = folder.unwrap_or_default();
+        // What a night replaces is gone with the nights that held it.
+        let left = file == Path::new(MANIFEST) || file == Path::new(".lock") || folder == REPLACED;
+        if left || made.contains(&*folder) {
+            continue;
+        }
+        check_file(run, &file.to_string_lossy())?;
+        take_over(run, &directory, &file)?;
+    }
+    tell(&mut told, night, old, &from)?;
+    replace(run, directory, told, &text)?;
+    Ok(taken)
+}
+
+/// What the manifest says of the runs whose rows it holds.
+fn tell(
+    told: &mut Value,
+    night: &Night,
+    old: &[&Night],
+    from: &BTreeSet<usize>,
+) -> Result<(), KeepingError> {
+    let Some(members) = told.as_object_mut() else {
+        return Ok(());
+    };
+    members.shift_remove("continues");
+    if let Some(number) = night.continues.as_ref().and_then(|c| c.night) {
+        members.insert("night".into(), json!(number));
+    }
+    let mut names: Vec<String> = Vec::new();
+    let mut requests: Vec<Value> = Vec::new();
+    let mut marks: Vec<RunMark> = Vec::new();
+    for (at, other) in old.iter().enumerate() {
+        let other_told: Value = read_json(&other.run.path, MANIFEST)?;
+        names.extend(other.carries.iter().cloned());
+        names.push(other.run.name.clone());
+        marks.push(RunMark::of(&other.run));
+        if from.contains(&at) {
+            requests.extend(listed(&other_told, CARRIED_REQUESTS));
+            requests.extend(other_told.get("request").cloned());
+        }
+    }
+    names.extend(night.carries.iter().cloned());
+    let mut known = BTreeSet::new();
+    names.retain(|name| known.insert(name.clone()));
+    requests.extend(listed(&Value::Object(members.clone()), CARRIED_REQUESTS));
+    requests.dedup();
+    members.insert(CARRIES.into(), json!(names));
+    members.insert(CARRIED_RUNS.into(), json!(marks));
+    members.insert(CARRIED_REQUESTS.into(), json!(requests));
+    members.insert("carried_at".into(), json!(crate::output::manifest::now()));
+    Ok(())
+}
+
+fn listed(told: &Value, member: &str) -> Vec<Value> {
+    told.get(member)
+        .and_then(Value::as_array)
+        .cloned()
+        .unwrap_or_default()
+}

@@ -1,0 +1,391 @@
+//! One table of several runs as one table: rows that are sorted in each are sorted in all, and memory holds a batch of each.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, BooleanArray, RecordBatch, StringArray, UInt32Array, new_null_array,
+};
+use arrow::compute::{SortOptions, cast, filter_record_batch, interleave_record_batch};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::row::{OwnedRow, RowConverter, Rows, SortField};
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+
+use super::KeepingError;
+use crate::history::stored_run::HistoryError;
+use crate::history::verify::check_file;
+use crate::output::table_writer::{TableWriter, part_path};
+use crate::output::{RunDirectory, RunError};
+
+/// Rows that are written at once.
+const ROWS: usize = 8192;
+/// Columns that `sessions` of a night has beside those of a first run.
+const FIRST_RUN: &str = "first_run";
+const REVISION: &str = "revision";
+
+/// The rows of a table of one run, in their order.
+pub(super) struct Source<'r> {
+    run: &'r Path,
+    files: VecDeque<PathBuf>,
+    file: PathBuf,
+    reader: Option<ParquetRecordBatchReader>,
+    at: usize,
+}
+
+impl<'r> Source<'r> {
+    /// The rows of these files of a run, the `at`th of its chain.
+    pub fn new(run: &'r Path, files: Vec<PathBuf>, at: usize) -> Self {
+        Self {
+            run,
+            files: files.into(),
+            file: PathBuf::new(),
+            reader: None,
+            at,
+        }
+    }
+
+    /// What is wrong with the file that is being read.
+    pub fn damaged(&self, problem: impl ToString) -> KeepingError {
+        HistoryError::damaged(self.run, &self.file.to_string_lossy(), problem).into()
+    }
+
+    fn open(&mut self) -> Result<bool, KeepingError> {
+        let Some(file) = self.files.pop_front() else {
+            return Ok(false);
+        };
+        self.file = file;
+        check_file(self.run, &self.file.to_string_lossy())?;
+        let opened = File::open(self.run.join(&self.file)).map_err(|e| self.damaged(e))?;
+        let builder =
+            ParquetRecordBatchReaderBuilder::try_new(opened).map_err(|e| self.damaged(e))?;
+        let reader = builder.with_batch_size(ROWS).build();
+        self.reader = Some(reader.map_err(|e| self.damaged(e))?);
+        Ok(true)
+    }
+
+    /// The next batch that has rows.
+    pub fn next(&mut self) -> Result<Option<RecordBatch>, KeepingError> {
+        loop {
+            match self.reader.as_mut().and_then(Iterator::next) {
+                Some(Ok(batch)) if batch.num_rows() > 0 => return Ok(Some(batch)),
+                Some(Ok(_)) => {}
+                Some(Err(e)) => return Err(self.damaged(e)),
+                None if self.open()? => {}
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
+/// Says which rows of a batch of the run with this number stay.
+pub(super) type Keep<'k> = dyn Fn(usize, &RecordBatch) -> Result<BooleanArray, String> + 'k;
+
+/// How a table is merged.
+pub(super) struct Merging<'k> {
+    pub table: &'k str,
+    pub keep: &'k Keep<'k>,
+}
+
+/// A run's number, name, directory and files of the table.
+pub(super) type OfRun<'r> = (usize, &'r str, &'r Path, &'r [PathBuf]);
+
+impl Merging<'_> {
+    /// Writes the table; returns how many rows came from which run.
+    pub fn write(
+        &self,
+        runs: &[OfRun<'_>],
+        directory: &RunDirectory,
+    ) -> Result<BTreeMap<usize, u64>, KeepingError> {
+        let schema = self.schema(runs)?;
+        if self.order(&schema).is_empty() {
+            // Of no session and no trace.
+            return Ok(BTreeMap::new());
+        }
+        let is_part = |file: &Path| {
+            let name = file.file_name().map(|name| name.to_string_lossy());
+            name.is_some_and(|name| name.starts_with("part-"))
+        };
+        let others: BTreeSet<&PathBuf> = runs
+            .iter()
+            .flat_map(|(_, _, _, files)| files.iter())
+            .filter(|file| !is_part(file))
+            .collect();
+        if others.is_empty() {
+            let sources = runs
+                .iter()
+                .map(|(at, _, run, files)| Source::new(run, files.to_vec(), *at));
+            let mut table = TableWriter::create(directory.path(), self.table, Arc::clone(&schema))?;
+            let rows = self.merge(sources.collect(), runs, &schema, &mut table)?;
+            table.finish()?;
+            return Ok(rows);
+        }
+        // Buckets: a session is in the bucket of the same number in every run.
+        let held = |file: &PathBuf| runs.iter().filter(|(_, _, _, f)| f.contains(file)).count();
+        if let Some(file) = others.iter().find(|file| held(file) != runs.len()) {
+            return Err(KeepingError::Refused(format!(
+                "`{}` is not in every run of the chain: they were made with different --buckets, and their rows can't be carried; \
+                 score the newest night's chain again, or keep these runs",
+                file.display()
+            )));
+        }
+        let mut all: BTreeMap<usize, u64> = BTreeMap::new();
+        for file in others {
+            let sources = runs
+                .iter()
+                .map(|(at, _, run, _)| Source::new(run, vec![file.clone()], *at));
+            let work = directory.work();
+            let mut table = TableWriter::create(&work, "bucket", Arc::clone(&schema))?;
+            let rows = self.merge(sources.collect(), runs, &schema, &mut table)?;
+            let folder = table.folder().to_owned();
+            if table.finish()? > 0 {
+                return Err(KeepingError::Refused(format!(
+                    "the bucket `{}` would have too many rows; score the chain again with more --buckets",
+                    file.display()
+                )));
+            }
+            let target = directory.path().join(file);
+            if let Some(parent) = target.parent() {
+                fs::create_dir_all(parent).map_err(|e| RunError::write(parent, e))?;
+            }
+            fs::rename(part_path(&folder, 0), &target).map_err(|e| RunError::write(&target, e))?;
+            for (at, count) in rows {
+                *all.entry(at).or_default() += count;
+            }
+        }
+        Ok(all)
+    }
+
+    /// The columns of all: those of the newest run, then what only others have; what `sessions` says of its history is last.
+    fn schema(&self, runs: &[OfRun<'_>]) -> Result<SchemaRef, KeepingError> {
+        let mut fields: Vec<Field> = Vec::new();
+        for (nth, (at, _, run, files)) in runs.iter().rev().enumerate() {
+            let mut source = Source::new(run, files.to_vec(), *at);
+            source.open()?;
+            let Some(reader) = &source.reader else {
+                continue;
+            };
+            let schema = arrow::array::RecordBatchReader::schema(reader);
+            for field in schema.fields() {
+                match fields.iter_mut().find(|f| f.name() == field.name()) {
+                    Some(known) => known.set_nullable(known.is_nullable() || field.is_nullable()),
+                    // Newer runs lack it.
+                    None => fields.push(
+                        field
+                            .as_ref()
+                            .clone()
+                            .with_nullable(field.is_nullable() || nth > 0),
+                    ),
+                }
+            }
+            for known in &mut fields {
+                if schema.field_with_name(known.name()).is_err() {
+                    known.set_nullable(true);
+                }
+            }
+        }
+        if self.table == "sessions" {
+            fields.retain(|f| f.name() != FIRST_RUN && f.name() != REVISION);
+            fields.push(Field::new(FIRST_RUN, DataType::Utf8, false));
+            fields.push(Field::new(REVISION, DataType::UInt32, false));
+        }
+        Ok(Arc::new(Schema::new(fields)))
+    }
+
+    /// A batch of one run with the columns of all.
+    fn aligned(
+        &self,
+        batch: &RecordBatch,
+        name: &str,
+        schema: &SchemaRef,
+    ) -> Result<RecordBatch, String> {
+        let rows = batch.num_rows();
+        let column = |field: &Arc<Field>| -> Result<ArrayRef, String> {
+            let found = batch.column_by_name(field.name());
+            match (self.table, field.name().as_str(), found) {
+                // The first run has neither: its sessions are new, and its own.
+                ("sessions", FIRST_RUN, None) => Ok(Arc::new(StringArray::from(vec![name; rows]))),
+                ("sessions", REVISION, None) => Ok(Arc::new(UInt32Array::from(vec![1; rows]))),
+                (_, _, None) => Ok(new_null_array(field.data_type(), rows)),
+                (_, _, Some(found)) if found.data_type() == field.data_type() => {
+                    Ok(Arc::clone(found))
+                }
+                (_, _, Some(found)) => cast(found, field.data_type())
+                    .map_err(|e| format!("column `{}`: {e}", field.name())),
+            }
+        };
+        let columns: Vec<ArrayRef> = schema
+            .fields()
+            .iter()
+            .map(column)
+            .collect::<Result<_, _>>()?;
+        RecordBatch::try_new(Arc::clone(schema), columns).map_err(|e| e.to_string())
+    }
+
+    /// By what rows are sorted: those of traces before those of sessions, then by session and time.
+    fn order(&self, schema: &Schema) -> Vec<(&'static str, DataType, bool)> {
+        let all = [
+            ("target_type", DataType::Utf8, true),
+            ("session_id", DataType::Utf8, false),
+            ("project_id", DataType::Utf8, false),
+            ("started_at", DataType::Int64, false),
+            ("trace_id", DataType::Utf8, false),
+        ];
+        // Tables but `traces` may have several rows of a trace, in an order of their own.
+        let is_traces = self.table == "traces" || schema.field_with_name("session_id").is_err();
+        let mut all: Vec<_> = all.into();
+        all.retain(|(name, _, _)| {
+            schema.field_with_name(name).is_ok()
+                && (is_traces || !["started_at", "trace_id"].contains(name))
+        });
+        all
+    }
+
+    fn merge(
+        &self,
+        sources: Vec<Source<'_>>,
+        runs: &[OfRun<'_>],
+        schema: &SchemaRef,
+        table: &mut TableWriter,
+    ) -> Result<BTreeMap<usize, u64>, KeepingError> {
+        let order = self.order(schema);
+        let fields = order.iter().map(|(_, data_type, descending)| {
+            let options = SortOptions {
+                descending: *descending,
+                nulls_first: false,
+            };
+            SortField::new_with_options(data_type.clone(), options)
+        });
+        let failed = |e: arrow::error::ArrowError| KeepingError::Run(RunError::Plan(e.to_string()));
+        let mut merged = Merged {
+            converter: RowConverter::new(fields.collect()).map_err(failed)?,
+            cursors: Vec::new(),
+            rows: BTreeMap::new(),
+        };
+        for source in sources {
+            let name = runs.iter().find(|(at, ..)| *at == source.at);
+            let name = name.map_or("", |(_, name, ..)| *name);
+            merged.cursors.push(Cursor {
+                source,
+                name,
+                batch: None,
+                row: 0,
+            });
+        }
+        let mut heap = BinaryHeap::new();
+        for at in 0..merged.cursors.len() {
+            if let Some(key) = merged.advance(at, self, schema, &order)? {
+                heap.push(Reverse((key, at)));
+            }
+        }
+        let mut out = Picked::default();
+        while let Some(Reverse((_, at))) = heap.pop() {
+            let cursor = &merged.cursors[at];
+            if let Some((batch, _)) = &cursor.batch {
+                out.pick(at, batch, cursor.row);
+                *merged.rows.entry(cursor.source.at).or_default() += 1;
+            }
+            if out.picks.len() == ROWS {
+                out.write(table)?;
+            }
+            if let Some(key) = merged.advance(at, self, schema, &order)? {
+                heap.push(Reverse((key, at)));
+            }
+        }
+        out.write(table)?;
+        Ok(merged.rows)
+    }
+}
+
+/// Where the reading of a run is.
+struct Cursor<'r> {
+    source: Source<'r>,
+    name: &'r str,
+    batch: Option<(RecordBatch, Rows)>,
+    row: usize,
+}
+
+struct Merged<'r> {
+    converter: RowConverter,
+    cursors: Vec<Cursor<'r>>,
+    rows: BTreeMap<usize, u64>,
+}
+
+impl Merged<'_> {
+    /// Goes to the next row of a run that stays; returns its key, none at the end.
+    fn advance(
+        &mut self,
+        at: usize,
+        merging: &Merging<'_>,
+        schema: &SchemaRef,
+        order: &[(&'static str, DataType, bool)],
+    ) -> Result<Option<OwnedRow>, KeepingError> {
+        let cursor = &mut self.cursors[at];
+        cursor.row += 1;
+        loop {
+            if let Some((batch, keys)) = &cursor.batch
+                && cursor.row < batch.num_rows()
+            {
+                return Ok(Some(keys.row(cursor.row).owned()));
+            }
+            let Some(batch) = cursor.source.next()? else {
+                cursor.batch = None;
+                return Ok(None);
+            };
+            let made = (|| -> Result<(RecordBatch, Rows), String> {
+                let stay = (merging.keep)(cursor.source.at, &batch)?;
+                let batch = filter_record_batch(&batch, &stay).map_err(|e| e.to_string())?;
+                let batch = merging.aligned(&batch, cursor.name, schema)?;
+                let columns: Vec<ArrayRef> = order
+                    .iter()
+                    .map(|(name, data_type, _)| {
+                        let column = batch.column_by_name(name).ok_or("a column is missing")?;
+                        cast(column, data_type).map_err(|e| e.to_string())
+                    })
+                    .collect::<Result<_, String>>()?;
+                let keys = self.converter.convert_columns(&columns);
+                Ok((batch, keys.map_err(|e| e.to_string())?))
+            })();
+            cursor.batch = Some(made.map_err(|e| cursor.source.damaged(e))?);
+            cursor.row = 0;
+        }
+    }
+}
+
+/// Rows that were picked and are not written yet, and the batches that they are in.
+#[derive(Default)]
+struct Picked {
+    batches: Vec<RecordBatch>,
+    /// The last batch of each run among them.
+    known: BTreeMap<usize, usize>,
+    picks: Vec<(usize, usize)>,
+}
+
+impl Picked {
+    fn pick(&mut self, run: usize, batch: &RecordBatch, row: usize) {
+        let known = self.known.get(&run).copied();
+        // A batch is known by its first column: batches share their columns when they are cloned.
+        let same = |at: &usize| {
+            let (held, new) = (&self.batches[*at], batch);
+            held.num_columns() > 0 && Arc::ptr_eq(held.column(0), new.column(0))
+        };
+        let at = known.filter(same).unwrap_or_else(|| {
+            self.batches.push(batch.clone());
+            self.known.insert(run, self.batches.len() - 1);
+            self.batches.len() - 1
+        });
+        self.picks.push((at, row));
+    }
+
+    fn write(&mut self, table: &mut TableWriter) -> Result<(), KeepingError> {
+        if !self.picks.is_empty() {
+            let batches: Vec<&RecordBatch> = self.batches.iter().collect();
+            let batch = interleave_record_batch(&batches, &self.picks);
+            table.write(&batch.map_err(|e| RunError::Plan(e.to_string()))?)?;
+        }
+        *self = Self::default();
+        Ok(())
+    }
+}
