@@ -18,7 +18,7 @@ use crate::run::judging::trace_evidence::trace_evidence;
 use crate::run::judging::traces;
 use crate::run::plan::turns::{PlannedTables, plan_conversations};
 use crate::run::signals_file::GivenSignals;
-use crate::run::stages::Passes;
+use crate::run::stages::{Known, Passes};
 use crate::run::{ScoreRequest, load_service, stages};
 
 /// What a metric would ask.
@@ -81,15 +81,19 @@ pub fn plan(request: &ScoreRequest, judge: &JudgeRequest) -> Result<PlanSummary,
         Some(path) => runtime.block_on(GivenSignals::read(path))?,
         None => GivenSignals::none(),
     };
-    let documents = Arc::new(stages::documents(request, files.clone())?);
-    let targets = stages::targets(request, &documents)?;
+    let documents = Arc::new(stages::documents(request, files.clone(), work.path())?);
+    let known = Known {
+        repeats: documents.repeats(),
+        documents: Some(Arc::clone(&documents)),
+    };
+    let targets = stages::targets(request, &known)?;
     let passing = match &judge.condition {
         None => targets,
         Some(condition) => {
             let passes = Passes {
                 request,
                 service: Some(load_service(&request.engine, work.path())?),
-                documents: Arc::clone(&documents),
+                repeats: known.repeats,
                 targets,
             };
             let passing = passes.passing(condition, &files, &given, work.path());

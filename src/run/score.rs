@@ -19,7 +19,7 @@ use crate::output::{Distributions, RunDirectory, RunError, manifest};
 use crate::run::inputs::inputs;
 use crate::run::judging::request::JudgeRequest;
 use crate::run::judging::traces;
-use crate::run::stages::Passes;
+use crate::run::stages::{Known, Passes};
 use crate::run::{retry_conversations, stages};
 use crate::selection::TargetChoice;
 use crate::summary::{PageFacts, ShownSession, Summary};
@@ -198,8 +198,9 @@ fn make(
         _ => None,
     };
     let run = early.map_or_else(directory, Ok)?;
-    let documents = Arc::new(stages::documents(request, files.clone())?);
-    let targets = stages::targets(request, &documents)?;
+    let chosen = judge.is_some() || request.targets.is_some();
+    let known = Known::of(request, files.clone(), chosen, &run.work())?;
+    let targets = stages::targets(request, &known)?;
     let nothing = targets.as_ref().is_some_and(|targets| targets.is_empty());
     if nothing && request.monitor_id.is_none() && request.retry().is_none() {
         return Err(RunError::Request(
@@ -212,7 +213,9 @@ fn make(
         Some(targets) => source.keep_only(Arc::clone(targets)),
     });
     let _ = progress.source.set(Arc::clone(&source));
-    retry_conversations::prepare(request, &documents)?;
+    if let Some(documents) = &known.documents {
+        retry_conversations::prepare(request, documents)?;
+    }
     making.stages.end("open and check");
 
     let mut service = None;
@@ -244,20 +247,21 @@ fn make(
     let passes = Passes {
         request,
         service: service.clone(),
-        documents,
+        repeats: known.repeats,
         targets,
     };
     let mut texts_seen_before = 0;
-    let judged = match &judge {
-        None => None,
-        Some((judge, judges)) => {
+    let judged = match (&judge, &known.documents) {
+        (Some((judge, judges)), Some(documents)) => {
             progress.enter("judging");
-            let judged = runtime.block_on(passes.judge(judge, judges, &files, &given, &run))?;
+            let judged = passes.judge(judge, judges, documents, &files, &given, &run);
+            let judged = runtime.block_on(judged)?;
             // What the condition embedded is counted once, by the pass that writes.
             texts_seen_before = counts().unwrap_or_default().texts;
             making.stages.end("judge");
             Some(judged)
         }
+        _ => None,
     };
     let (store, judge_summary, conversations) = match judged {
         None => (None, None, None),

@@ -30,8 +30,8 @@ use crate::run::signals_file::GivenSignals;
 use crate::run::trace_rows::{TraceCounts, TraceRows};
 use crate::summary::JudgeSummary;
 use crate::trace::{
-    BatchLimits, DocumentSource, ReadOptions, Repeats, SourceFile, TraceColumns, TraceSource,
-    repeated_trace_ids,
+    BatchLimits, DocumentSource, FactRoom, Quarantine, ReadOptions, SourceFile, TraceColumns,
+    TraceSource, any_id_repeats,
 };
 
 /// How a run reads its files.
@@ -48,36 +48,65 @@ pub(super) fn reading(request: &ScoreRequest, columns: TraceColumns) -> ReadOpti
     }
 }
 
-/// The traces of a request's files as documents. Reads the id column, to know which ids repeat.
+/// What is known of the traces of a run before they are scored.
+pub(super) struct Known {
+    /// Whether several rows make one trace.
+    pub repeats: bool,
+    /// The facts that choose traces; none where nothing is chosen.
+    pub documents: Option<Arc<DocumentSource>>,
+}
+
+impl Known {
+    /// Reads small columns, once: all facts where `chosen` says that traces are chosen by them, and else only as far as it
+    /// takes to know whether ids repeat.
+    pub fn of(
+        request: &ScoreRequest,
+        files: Vec<SourceFile>,
+        chosen: bool,
+        folder: &Path,
+    ) -> Result<Self, RunError> {
+        let (map, on_bad_file) = (&request.map, request.on_bad_file);
+        let room = room(request, folder);
+        if !chosen {
+            return Ok(Self {
+                repeats: any_id_repeats(files, map, on_bad_file, room)?,
+                documents: None,
+            });
+        }
+        let documents = documents(request, files, folder)?;
+        Ok(Self {
+            repeats: documents.repeats(),
+            documents: Some(Arc::new(documents)),
+        })
+    }
+}
+
+fn room<'f>(request: &ScoreRequest, folder: &'f Path) -> FactRoom<'f> {
+    FactRoom {
+        most_ids: request.engine.index_memory() / 32,
+        folder,
+    }
+}
+
+/// The traces of a request's files as documents, with their facts.
 pub(super) fn documents(
     request: &ScoreRequest,
     files: Vec<SourceFile>,
+    folder: &Path,
 ) -> Result<DocumentSource, RunError> {
-    let columns = TraceColumns::ids();
-    let most = request.engine.index_memory() / 32;
-    let open = || {
-        TraceSource::open(
-            files.clone(),
-            reading(request, columns.clone()),
-            Arc::default(),
-        )
-    };
-    // Who reads documents merges the rows of each id; all others only want to know whether there is something to merge.
-    let asked = match request.judge.is_some() || request.targets.is_some() {
-        true => Repeats::Each,
-        false => Repeats::Any,
-    };
-    let repeated = repeated_trace_ids(open, most, asked)?;
-    let (map, on_bad_file) = (request.map.clone(), request.on_bad_file);
-    Ok(DocumentSource::new(files, map, on_bad_file, repeated))
+    let (map, room) = (request.map.clone(), room(request, folder));
+    // The pass that scores reports what is wrong with rows.
+    let ignored = Quarantine::default();
+    let documents = DocumentSource::open(files, map, request.on_bad_file, room, &ignored);
+    Ok(documents?)
 }
 
 /// The traces of the targets, where the request chooses some.
 pub(super) fn targets(
     request: &ScoreRequest,
-    documents: &DocumentSource,
+    known: &Known,
 ) -> Result<Option<Arc<HashSet<String>>>, RunError> {
-    let Some(choice) = &request.targets else {
+    let (Some(choice), Some(documents)) = (&request.targets, &known.documents) else {
         return Ok(None);
     };
     let traces = super::targets::choose(choice, documents)?;
@@ -99,7 +128,8 @@ pub(super) struct Passes<'r> {
     pub request: &'r ScoreRequest,
     /// None where no text is embedded.
     pub service: Option<Arc<EmbeddingService>>,
-    pub documents: Arc<DocumentSource>,
+    /// Whether several rows make one trace.
+    pub repeats: bool,
     /// The traces of the targets; none are all traces.
     pub targets: Option<Arc<HashSet<String>>>,
 }
@@ -130,7 +160,7 @@ impl Passes<'_> {
             context.register_table("signals", given.table()?)?;
         }
         let plan = ScorePlan {
-            merge_repeated: self.documents.repeats(),
+            merge_repeated: self.repeats,
             given_signals: given.names.clone(),
             coherence,
             loop_detection,
@@ -146,6 +176,7 @@ impl Passes<'_> {
         &self,
         judge: &JudgeRequest,
         judges: &JudgeService,
+        documents: &Arc<DocumentSource>,
         files: &[SourceFile],
         given: &GivenSignals,
         run: &RunDirectory,
@@ -160,7 +191,8 @@ impl Passes<'_> {
         };
         let once = async || {
             let passing = passing.as_deref();
-            self.judge_once(judge, judges, given, run, passing).await
+            self.judge_once(judge, judges, documents, given, run, passing)
+                .await
         };
         let mut judged = judge.in_rounds(judges, once).await?;
         judged.summary.batches = summary::batch_counts(judges)?;
@@ -175,12 +207,12 @@ impl Passes<'_> {
         &self,
         judge: &JudgeRequest,
         judges: &JudgeService,
+        documents: &Arc<DocumentSource>,
         given: &GivenSignals,
         run: &RunDirectory,
         passing: Option<&HashSet<String>>,
     ) -> Result<Judged, RunError> {
         let rules = &self.request.rules;
-        let documents = &self.documents;
         let selection = traces::select(judge, documents, passing)?;
         let chosen = selection.count();
         tracing::info!(traces = chosen, "judging");
@@ -360,7 +392,7 @@ impl Passes<'_> {
             .join()
             .map_err(|_| RunError::Plan("the writer of trace rows panicked".into()))?;
         let (last_part, mut trace_counts) = written?;
-        trace_counts.merged = self.documents.repeats();
+        trace_counts.merged = self.repeats;
         ran?;
         let session_counts = session_rows.finish(last_part + 1)?;
         Ok((trace_counts, session_counts))
