@@ -4,7 +4,7 @@
 //! so that a table sorted by session needs about 300 bytes a session, and one whose sessions are mixed up to
 //! 16 bytes more for each turn. The rows of the chosen transcripts are then read once more, in the order of the files, and
 //! set aside on disk, from where transcripts come in the order of session ids. The turns of one are in memory at once, and
-//! 32 bytes for each row.
+//! 16 bytes for each row.
 //!
 //! A transcript of which a row was set aside is not judged: a verdict would be about another conversation.
 
@@ -20,7 +20,7 @@ use crate::conversation::tables::turns_and_cases::{case_of, session_of, turn_of}
 use crate::conversation::{Case, Turn, takes_part};
 use crate::output::RunError;
 use crate::selection::{Ranking, SamplingRate};
-use crate::trace::{BadRow, Kept, KeptDocuments, RowAt, RowRun, SessionKey, TableSource, push_row};
+use crate::trace::{BadRow, KeptDocuments, RowAt, RowRun, SessionKey, TableSource, push_row};
 
 /// What the tables of turns and cases held.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -183,8 +183,8 @@ impl Tables {
             .map(|(at, session)| (session.session_id.as_str(), at))
             .collect();
         let mut aside = KeptDocuments::create(&std::env::temp_dir())?;
-        let mut turns: Vec<Vec<(RowAt, Kept)>> = sessions.iter().map(|_| Vec::new()).collect();
-        let mut cases: Vec<Option<Kept>> = sessions.iter().map(|_| None).collect();
+        let mut turns: Vec<Vec<(RowAt, u64)>> = sessions.iter().map(|_| Vec::new()).collect();
+        let mut cases: Vec<Option<u64>> = sessions.iter().map(|_| None).collect();
         // The row of a session that is one of those wanted.
         let of = |cells: &Cells| {
             let session_id = session_of(cells).ok()?;
@@ -195,7 +195,7 @@ impl Tables {
             if let Ok(cells) = &row.cells
                 && let Some(turns) = of(cells).and_then(|at| turns.get_mut(at))
             {
-                turns.push((row.at, aside.push(row.at, cells)?));
+                turns.push((row.at, aside.push(row.at.position(), cells)?));
             }
             Ok(())
         })?;
@@ -205,7 +205,7 @@ impl Tables {
                 if let Ok(cells) = &row.cells
                     && let Some(case) = of(cells).and_then(|at| cases.get_mut(at))
                 {
-                    *case = Some(aside.push(row.at, cells)?);
+                    *case = Some(aside.push(row.at.position(), cells)?);
                 }
                 Ok(())
             })?;
@@ -214,12 +214,12 @@ impl Tables {
         for ((session, rows), case) in sessions.iter().zip(turns).zip(cases) {
             let mut turns = Vec::with_capacity(rows.len());
             for (at, kept) in rows {
-                if let Ok(turn) = turn_of(aside.read(kept)?) {
+                if let Ok(turn) = turn_of(aside.read(kept)?.1) {
                     turns.push((turn, at));
                 }
             }
             let case = case.map(|kept| aside.read(kept)).transpose()?;
-            let case = case.and_then(|cells| case_of(cells).ok());
+            let case = case.and_then(|(_, cells)| case_of(cells).ok());
             if each(self.conversation(session, turns, case)?).is_break() {
                 break;
             }

@@ -14,7 +14,7 @@ use crate::conversation::{Case, Turn};
 use crate::output::RunError;
 use crate::selection::{Ranking, sample_of_sessions};
 use crate::text::parse_instant;
-use crate::trace::{DocumentSource, Kept, RowAt, SessionKey, TraceError, merge_documents};
+use crate::trace::{DocumentSource, RowAt, SessionKey, TraceError, merge_documents};
 
 /// A session that is judged, and where the rows of each of its traces are.
 #[derive(Debug)]
@@ -129,11 +129,11 @@ pub(crate) fn read_sessions(
     let mut places: Vec<RowAt> = rows.copied().collect();
     places.sort_unstable();
     let mut aside = documents.keep()?;
-    let mut kept: Vec<Option<Kept>> = vec![None; places.len()];
+    let mut kept: Vec<Option<u64>> = vec![None; places.len()];
     let at = |row: &RowAt| places.binary_search(row).ok();
     documents.read(&places, |document| {
         if let Some(place) = at(&document.at).and_then(|at| kept.get_mut(at)) {
-            *place = Some(aside.push(document.at, &document.members)?);
+            *place = Some(aside.push(document.at.position(), &document.members)?);
         }
         Ok(ControlFlow::Continue(()))
     })?;
@@ -145,9 +145,9 @@ pub(crate) fn read_sessions(
             let Some(first) = documents.next() else {
                 return Ok(None);
             };
-            let mut whole = first?;
+            let (_, mut whole) = first?;
             for later in documents {
-                merge_documents(&mut whole, later?);
+                merge_documents(&mut whole, later?.1);
             }
             Ok(Some(whole))
         });

@@ -12,7 +12,6 @@ use super::trace_rows::TraceCounts;
 use super::{EngineRequest, Retry, load_service, worst};
 use crate::embed::{EmbeddingCounts, EmbeddingService};
 use crate::job::RequestRecord;
-use crate::metric::spans::OfSpans;
 use crate::metric::{ALL, CONVERSATION, Rules};
 use crate::model::Model;
 use crate::output::{Distributions, RunDirectory, RunError, manifest};
@@ -24,7 +23,7 @@ use crate::run::{retry_conversations, stages};
 use crate::selection::TargetChoice;
 use crate::summary::{PageFacts, ShownSession, Summary};
 use crate::trace::format::Found;
-use crate::trace::{ColumnMap, OnBadFile, Quarantine, SourceFile, TraceColumns, TraceSource};
+use crate::trace::{ColumnMap, OnBadFile, Quarantine, SourceFile, TraceSource};
 
 /// Renders report.html from what a run came to, or says what is wrong with its template.
 pub type PageWriter = fn(&PageFacts, &Rules, &Summary, &[ShownSession]) -> Result<String, String>;
@@ -162,20 +161,9 @@ fn make(
     record.targets.clone_from(&request.targets);
     record.note_files(&files);
     let rules = &request.rules;
-    let columns = TraceColumns {
-        input: rules.computes("coherence"),
-        // A document that is only compared is read as it is.
-        output: rules.reads_output(),
-        compared: rules.compares(),
-        spans: rules.reads_spans(),
-        spans_required: rules.requires_spans(),
-        output_digest: rules.digests_output(),
-        session_required: rules.wants("loop_detection")
-            || rules.of_spans().any(OfSpans::is_of_sessions)
-            || rules.wants_sessions()
-            || rules.wants(CONVERSATION),
-        signals: Vec::new(),
-    };
+    let asking = request.judge.as_ref();
+    let condition = asking.and_then(|judge| judge.condition.as_deref());
+    let columns = stages::columns(rules, condition);
     let quarantine = Arc::new(Quarantine::default());
     let source = TraceSource::open(
         files.clone(),
@@ -232,7 +220,7 @@ fn make(
     let counts = || service.as_ref().map(|service| service.counts());
 
     let runtime = runtime(request.engine.threads)?;
-    let mut given = match &request.signals {
+    let given = match &request.signals {
         Some(path) => runtime.block_on(GivenSignals::read(path))?,
         None => GivenSignals::none(),
     };
@@ -250,30 +238,25 @@ fn make(
         repeats: known.repeats,
         targets,
     };
-    let mut texts_seen_before = 0;
     let judged = match (&judge, &known.documents) {
         (Some((judge, judges)), Some(documents)) => {
             progress.enter("judging");
-            let judged = passes.judge(judge, judges, documents, &files, &given, &run);
+            let judged = passes.judge(judge, judges, documents, &source, &given, &run);
             let judged = runtime.block_on(judged)?;
-            // What the condition embedded is counted once, by the pass that writes.
-            texts_seen_before = counts().unwrap_or_default().texts;
             making.stages.end("judge");
             Some(judged)
         }
         _ => None,
     };
-    let (store, judge_summary, conversations) = match judged {
-        None => (None, None, None),
-        Some(judged) => (judged.traces, Some(judged.summary), judged.conversations),
+    let (store, judge_summary, conversations, computed) = match judged {
+        None => (None, None, None, None),
+        Some(judged) => (
+            judged.traces,
+            Some(judged.summary),
+            judged.conversations,
+            judged.computed,
+        ),
     };
-    if let Some(store) = &store {
-        for signal in ["confidence", "tool_correctness"] {
-            for (trace_id, score) in store.scores(signal)? {
-                given.add(&trace_id, signal, score);
-            }
-        }
-    }
 
     progress.enter("scoring");
     let (mut traces, mut sessions) = runtime.block_on(passes.score(
@@ -282,6 +265,7 @@ fn make(
         &given,
         given_ids.clone(),
         store,
+        computed,
     ))?;
     if let Some(conversations) = &conversations {
         conversations.scores.append(&run)?;
@@ -289,8 +273,7 @@ fn make(
     if let Some(service) = &service {
         service.finish();
     }
-    let mut counts = counts().unwrap_or_default();
-    counts.texts -= texts_seen_before;
+    let counts = counts().unwrap_or_default();
     match &service {
         None => making.stages.end("read, score and write"),
         Some(_) => {
@@ -335,6 +318,12 @@ fn make(
         let model = service.as_deref().map(EmbeddingService::model);
         write_report(page, request, &run, &source, model, &summary, &worst)?;
     }
+    tracing::info!(
+        rows = summary.rows_read,
+        scored = source.rows_decoded(),
+        looked_up = known.documents.as_ref().map_or(0, |d| d.rows_decoded()),
+        "rows decoded, each as often as it was"
+    );
     let origins = manifest::Origins {
         model: service.as_ref().map_or(serde_json::Value::Null, |service| {
             manifest::model(service, request.engine.model.as_deref())

@@ -101,7 +101,7 @@ impl DocumentSource {
                 }
             }
             if let Some(document) = Members::Facts.of_row(&row, at, file, &map) {
-                facts.push(at, &document.members)?;
+                facts.push(at.position(), &document.members)?;
             }
             Ok(true)
         };
@@ -157,6 +157,7 @@ impl DocumentSource {
     ) -> Result<(), TraceError> {
         let mut merging: HashMap<String, (Map<String, Value>, Vec<RowAt>)> = HashMap::new();
         self.facts.scan(|at, members| {
+            let at = RowAt::from_position(at);
             let id = members.get("trace_id").and_then(Value::as_str);
             let id = id.unwrap_or_default();
             if !self.repeated.hold(id) {

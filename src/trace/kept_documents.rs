@@ -1,4 +1,4 @@
-//! Documents set aside on disk, to be read again in any order.
+//! Documents set aside on disk, each with a number, to be read again in any order.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};
@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Number, Value};
 
 use super::TraceError;
-use super::rows::RowAt;
 
 /// Bytes that wait to be written.
 const BUFFER: usize = 1 << 18;
 
-/// A file without a name: it vanishes with the process. A record is the document's length, its place and its members.
+/// A file without a name: it vanishes with the process. A record is the length of the members, the number,
+/// and the members.
 #[derive(Debug)]
 pub(crate) struct KeptDocuments {
     file: File,
@@ -22,14 +22,7 @@ pub(crate) struct KeptDocuments {
     waiting: Vec<u8>,
 }
 
-/// Where a document lies.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Kept {
-    from: u64,
-    length: u32,
-}
-
-/// Bytes before the members: length and place.
+/// Bytes before the members: length and number.
 const HEAD: usize = 12;
 
 impl KeptDocuments {
@@ -46,24 +39,24 @@ impl KeptDocuments {
         })
     }
 
-    /// Adds a document.
+    /// Adds a document with a number, and says where it is.
     ///
     /// # Errors
     /// [`TraceError`] if the disk can't take it.
-    pub fn push(&mut self, at: RowAt, members: &Map<String, Value>) -> Result<Kept, TraceError> {
+    pub fn push(&mut self, number: u64, members: &Map<String, Value>) -> Result<u64, TraceError> {
         let begin = self.waiting.len();
+        let place = self.written + begin as u64;
         self.waiting.extend([0; 4]);
-        self.waiting.extend(at.position().to_le_bytes());
+        self.waiting.extend(number.to_le_bytes());
         put_members(members, &mut self.waiting);
         let length = self.waiting.len() - begin - HEAD;
         let length = u32::try_from(length)
             .map_err(|_| failed(&self.folder, "a trace of more than 4 GiB can't be kept"))?;
         self.waiting[begin..begin + 4].copy_from_slice(&length.to_le_bytes());
-        let from = self.written + (begin + HEAD) as u64;
         if self.waiting.len() >= BUFFER {
             self.flush()?;
         }
-        Ok(Kept { from, length })
+        Ok(place)
     }
 
     /// Writes what waits. Only then can all of it be read.
@@ -79,36 +72,38 @@ impl KeptDocuments {
         Ok(())
     }
 
-    /// One document.
+    /// The number and the document at a place.
     ///
     /// # Errors
-    /// [`TraceError`] if it can't be read.
-    pub fn read(&self, kept: Kept) -> Result<Map<String, Value>, TraceError> {
-        let mut bytes = vec![0; kept.length as usize];
-        self.file
-            .read_exact_at(&mut bytes, kept.from)
-            .map_err(|e| failed(&self.folder, e))?;
-        self.members(&bytes)
+    /// [`TraceError`] if they can't be read.
+    pub fn read(&self, place: u64) -> Result<(u64, Map<String, Value>), TraceError> {
+        let mut head = [0; HEAD];
+        let failed = |e| failed(&self.folder, e);
+        self.file.read_exact_at(&mut head, place).map_err(failed)?;
+        let (length, number) = in_head(head);
+        let mut bytes = vec![0; length];
+        let from = place + HEAD as u64;
+        self.file.read_exact_at(&mut bytes, from).map_err(failed)?;
+        Ok((number, self.members(&bytes)?))
     }
 
     /// All documents, in the order in which they were added.
     ///
     /// # Errors
     /// [`TraceError`] if they can't be read.
-    pub fn scan(&self, mut each: impl FnMut(RowAt, Map<String, Value>)) -> Result<(), TraceError> {
+    pub fn scan(&self, mut each: impl FnMut(u64, Map<String, Value>)) -> Result<(), TraceError> {
         let failed = |e: std::io::Error| failed(&self.folder, e);
         let mut file = self.file.try_clone().map_err(failed)?;
         file.rewind().map_err(failed)?;
         let mut reader = BufReader::with_capacity(BUFFER, file).take(self.written);
         let mut bytes = Vec::new();
         while reader.limit() > 0 {
-            let (mut length, mut place) = ([0; 4], [0; 8]);
-            reader.read_exact(&mut length).map_err(failed)?;
-            reader.read_exact(&mut place).map_err(failed)?;
-            bytes.resize(u32::from_le_bytes(length) as usize, 0);
+            let mut head = [0; HEAD];
+            reader.read_exact(&mut head).map_err(failed)?;
+            let (length, number) = in_head(head);
+            bytes.resize(length, 0);
             reader.read_exact(&mut bytes).map_err(failed)?;
-            let at = RowAt::from_position(u64::from_le_bytes(place));
-            each(at, self.members(&bytes)?);
+            each(number, self.members(&bytes)?);
         }
         Ok(())
     }
@@ -117,6 +112,13 @@ impl KeptDocuments {
         let mut rest = bytes;
         take_members(&mut rest).ok_or_else(|| failed(&self.folder, "a kept document is broken"))
     }
+}
+
+/// The length of the members, and the number.
+fn in_head(head: [u8; HEAD]) -> (usize, u64) {
+    let [a, b, c, d, number @ ..] = head;
+    let length = u32::from_le_bytes([a, b, c, d]);
+    (length as usize, u64::from_le_bytes(number))
 }
 
 fn failed(folder: &Path, problem: impl std::fmt::Display) -> TraceError {
@@ -234,23 +236,23 @@ mod tests {
         .collect();
         let folder = tempfile::tempdir().unwrap();
         let mut file = KeptDocuments::create(folder.path()).unwrap();
-        let places = [3, 1, 2].map(|row| RowAt::new(1, row));
-        let pushed = places.iter().zip(&documents);
-        let kept: Vec<Kept> = pushed
-            .map(|(at, document)| file.push(*at, document).unwrap())
+        let numbers = [3, u64::MAX, 2];
+        let pushed = numbers.iter().zip(&documents);
+        let kept: Vec<u64> = pushed
+            .map(|(number, document)| file.push(*number, document).unwrap())
             .collect();
         file.flush().unwrap();
         for at in [2, 0, 1] {
-            let members = file.read(kept[at]).unwrap();
-            assert_eq!(members, documents[at]);
+            let (number, members) = file.read(kept[at]).unwrap();
+            assert_eq!((number, &members), (numbers[at], &documents[at]));
             let text = |members: &Map<String, Value>| serde_json::to_string(members).unwrap();
             assert_eq!(text(&members), text(&documents[at]));
         }
         for _ in 0..2 {
             let mut scanned = Vec::new();
-            file.scan(|at, members| scanned.push((at, members)))
+            file.scan(|number, members| scanned.push((number, members)))
                 .unwrap();
-            let expected = places.into_iter().zip(documents.clone());
+            let expected = numbers.into_iter().zip(documents.clone());
             assert_eq!(scanned, expected.collect::<Vec<_>>());
         }
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);

@@ -31,7 +31,7 @@ pub use digest::{CALLS_KEPT, CallDigest, OutputDigest, SpanDigest};
 pub use discover::{SourceFile, SourceFormat, discover};
 pub use document::{DocumentSource, FactRoom, any_id_repeats, read_documents};
 pub use epoch::EpochUnit;
-pub(crate) use kept_documents::{Kept, KeptDocuments};
+pub(crate) use kept_documents::KeptDocuments;
 pub use members::{TraceDocument, label};
 pub use merge::merge_documents;
 pub use quarantine::{Code, Quarantine, QuarantinedRows};

@@ -2,11 +2,13 @@
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Float64Array, RecordBatch, StringArray,
+    UInt64Array,
 };
-use arrow::datatypes::Float64Type;
+use arrow::datatypes::{Float64Type, UInt64Type};
 use arrow::error::ArrowError;
 
 use super::scored::Labels;
+use crate::engine::JUDGED_AT;
 use crate::metric::Signals;
 
 /// A column by its name.
@@ -36,6 +38,8 @@ pub(super) struct PlanColumns<'b> {
     comparison_record: Option<&'b BinaryArray>,
     /// Only where metrics look at spans or outputs, or at the session so far.
     digests: [Option<&'b BinaryArray>; 3],
+    /// Only where judges were asked about traces.
+    judged_at: Option<&'b UInt64Array>,
     pub coherence_given: &'b BooleanArray,
     pub loop_detection_given: &'b BooleanArray,
 }
@@ -64,6 +68,9 @@ impl<'b> PlanColumns<'b> {
             loop_record: column(batch, "loop_record")?.as_binary::<i32>(),
             comparison_record: bytes("comparison_record"),
             digests: ["span_digest", "output_digest", "stuck_record"].map(bytes),
+            judged_at: batch
+                .column_by_name(JUDGED_AT)
+                .and_then(|c| c.as_primitive_opt::<UInt64Type>()),
             coherence_given: truth("coherence_given")?,
             loop_detection_given: truth("loop_detection_given")?,
         })
@@ -91,6 +98,12 @@ impl<'b> PlanColumns<'b> {
             tool_correctness: value(self.tool_correctness, row),
             coherence: value(self.coherence, row),
         }
+    }
+
+    /// Where what judges said of the trace is; `None` where they said nothing.
+    pub fn judged_at(&self, row: usize) -> Option<u64> {
+        let places = self.judged_at?;
+        places.is_valid(row).then(|| places.value(row))
     }
 
     /// `None` without comparison.
