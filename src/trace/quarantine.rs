@@ -97,6 +97,18 @@ impl Quarantine {
         });
     }
 
+    /// Sets a file aside, or what is left of it from a row on.
+    pub(super) fn add_unreadable(&self, file: &Path, first_row: u64, rows: u64, reason: String) {
+        self.add(QuarantinedRows {
+            file: file.to_owned(),
+            first_row,
+            rows,
+            column: String::new(),
+            code: Code::UnreadableFile,
+            reason,
+        });
+    }
+
     /// How many rows were set aside.
     pub fn rows(&self) -> u64 {
         self.entries

@@ -43,7 +43,7 @@ impl TraceSource {
     pub fn check_texts(&self) -> Result<(), TraceError> {
         let mut columns = [("input", Seen::default()), ("output", Seen::default())];
         let mut rows = 0;
-        let looks = [true, self.reads_output()];
+        let looks = [true, self.options.columns.output];
         self.peek(|file, row, found: &Row<'_>| {
             let cells = [&found.input, &found.output].into_iter().zip(looks);
             for ((_, seen), (cell, looks)) in columns.iter_mut().zip(cells) {
@@ -59,7 +59,7 @@ impl TraceSource {
             let (Some((file, row)), true) = (seen.first, seen.documents * 2 >= seen.cells) else {
                 continue;
             };
-            if self.is_plain_text(canonical) {
+            if self.options.map.is_text(canonical) {
                 continue;
             }
             return Err(TraceError::UndeclaredJson {
