@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::piped::Piped;
 use super::setting_flags::{Offer, SettingFlags};
-use super::{AnyError, Outcome, local_out, outcome};
+use super::{AnyError, Outcome, outcome};
 use crate::job::{Job, Setting};
 use crate::run::open;
 use crate::run::{ImportRequest, Imported, import};
@@ -120,8 +120,10 @@ fn explained(found: &Found, json: bool) -> Result<String, AnyError> {
     let all: Vec<_> = native.chain(foreign).collect();
     if json {
         let files = all.iter().map(|(path, name, why, mapping)| {
-            let mapping: serde_json::Map<_, _> =
-                mapping.iter().map(|(column, source)| (column.clone(), source.as_str().into())).collect();
+            let mapping: serde_json::Map<_, _> = mapping
+                .iter()
+                .map(|(column, source)| (column.clone(), source.as_str().into()))
+                .collect();
             serde_json::json!({"file": path, "format": name, "why": why, "mapping": mapping})
         });
         return Ok(format!(

@@ -67,7 +67,7 @@ fn make(request: &AggregateRequest, making: &mut Making) -> Result<(Summary, Pat
     let reading = ReadOptions {
         columns: TraceColumns {
             session_required: true,
-            signals: SIGNALS.iter().map(|(name, _)| (*name).to_owned()).collect(),
+            signals: signal_names(&of_spans),
             ..TraceColumns::ids()
         },
         map: request.map.clone(),
@@ -75,7 +75,6 @@ fn make(request: &AggregateRequest, making: &mut Making) -> Result<(Summary, Pat
         on_bad_file: request.on_bad_file,
         limits: BatchLimits::default(),
     };
-    let names = signal_names(&of_spans);
     let quarantine = Arc::new(Quarantine::default());
     let source = TraceSource::open(files.clone(), reading, Arc::clone(&quarantine))?;
     let source = Arc::new(source);

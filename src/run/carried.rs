@@ -20,7 +20,7 @@ use crate::history::stored_run::{HistoryError, read_json};
 use crate::output::manifest::write_json;
 use crate::output::{RunDirectory, RunError};
 use crate::text::origin_of;
-use crate::trace::{SourceFile, SourceFormat, RowAt, TraceSource};
+use crate::trace::{RowAt, SourceFile, SourceFormat, TraceSource};
 
 /// The list of files, inside the folder of the table.
 pub(super) const FILES: &str = "files.json";

@@ -60,17 +60,6 @@ pub enum RetryError {
         /// The file.
         file: String,
     },
-    /// A file is not on this machine.
-    #[error(
-        "`{file}` is not on this machine, and retries read local files alone; make the run `{run}` again by its command, with one \
-         more of --judge-rounds: what is in the ledger is not paid twice"
-    )]
-    Remote {
-        /// Id of the old run.
-        run: String,
-        /// The file.
-        file: String,
-    },
 }
 
 #[derive(Deserialize)]
@@ -300,10 +289,6 @@ impl Retry {
         }
         match self.request.changed() {
             None => Ok(()),
-            Some(file) if file.path.contains("://") => Err(RetryError::Remote {
-                run: self.old.name.clone(),
-                file: file.path.clone(),
-            }),
             Some(file) => Err(RetryError::Changed {
                 run: self.old.name.clone(),
                 file: file.path.clone(),

@@ -173,7 +173,7 @@ pub(super) async fn below(
 fn is_taken(below: &str, wanted: Wanted) -> bool {
     let name = below.rsplit('/').next().unwrap_or_default();
     let is_read = || !is_passed_over(below) && (wanted == Wanted::Everything || may_be_read(name));
-    !below.is_empty() && (is_of_log(below) || is_read())
+    !below.is_empty() && is_read()
 }
 
 async fn in_folder(

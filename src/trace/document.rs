@@ -175,6 +175,18 @@ impl DocumentSource {
         Ok(())
     }
 
+    /// Shows the facts of each row, as the files have them, in their order.
+    ///
+    /// # Errors
+    /// [`TraceError`] if the disk fails.
+    pub fn read_facts_of_rows(
+        &self,
+        mut each: impl FnMut(RowAt, &Map<String, Value>),
+    ) -> Result<(), TraceError> {
+        self.facts
+            .scan(|at, members| each(RowAt::from_position(at), &members))
+    }
+
     /// Reads whole documents in the order of files and rows: those of `places`, which are ascending. `each` says whether to
     /// go on.
     ///

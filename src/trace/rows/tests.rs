@@ -10,6 +10,7 @@ fn file(path: &Path) -> RowFile {
         format: SourceFormat::JsonLines,
         partition: Vec::new(),
         origins: Vec::new(),
+        rows: None,
     })
     .unwrap()
 }
