@@ -43,17 +43,19 @@ impl TraceSource {
     pub fn check_texts(&self) -> Result<(), TraceError> {
         let mut columns = [("input", Seen::default()), ("output", Seen::default())];
         let mut rows = 0;
-        let looks = [true, self.options.columns.output];
+        let looks = [self.options.columns.input, self.options.columns.output];
         self.peek(|file, row, found: &Row<'_>| {
             let cells = [&found.input, &found.output].into_iter().zip(looks);
+            let mut go_on = false;
             for ((_, seen), (cell, looks)) in columns.iter_mut().zip(cells) {
                 if looks {
                     seen.look(file, row, cell);
+                    go_on = go_on || seen.cells < CELLS;
                 }
             }
             rows += 1;
             // Columns without texts are no reason to read on for ever.
-            rows < 20 * CELLS && columns.iter().any(|(_, seen)| seen.cells < CELLS)
+            rows < 20 * CELLS && go_on
         });
         for (canonical, seen) in columns {
             let (Some((file, row)), true) = (seen.first, seen.documents * 2 >= seen.cells) else {
