@@ -167,7 +167,7 @@ impl TraceRows {
     pub fn on_own_thread(mut self) -> Result<Writing, RunError> {
         let (sender, receiver) = std::sync::mpsc::sync_channel::<RecordBatch>(4);
         let thread = std::thread::Builder::new()
-            .name("write-traces".into())
+            .name("trace-rows".into())
             .spawn(move || {
                 while let Ok(batch) = receiver.recv() {
                     self.write(&batch)?;
