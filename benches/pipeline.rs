@@ -193,6 +193,7 @@ fn plan(
             comparing: [None; 3],
             digests: nightmill::engine::Digests::default(),
             loop_detection: true,
+            span_signals: Vec::new(),
         };
         let frame = plan.scored(&context).await.unwrap();
         let mut rows = 0;
@@ -202,6 +203,7 @@ fn plan(
                 reliability: true,
                 consistency: true,
                 expected: Vec::new(),
+                span_signals: Vec::new(),
             };
             let frame = plan
                 .sessions(&context, Arc::new(Tap::new(scored, |_| Ok(()))))

@@ -18,10 +18,10 @@ use crate::text::origin_of;
 #[derive(Args, Debug)]
 pub(super) struct AggregateArgs {
     /// Run directories, or files with trace_id, session_id, started_at and any of confidence, loop_detection,
-    /// tool_correctness, coherence. Directories of imported scores (`runs scores --import`) beside them: their signals go before
+    /// tool_correctness, coherence, and metrics of spans that --weights names. Directories of imported scores (`runs scores --import`) beside them: their signals go before
     #[arg(required = true, value_name = "SIGNALS")]
     paths: Vec<String>,
-    /// The run directory to make
+    /// The run directory to make, here or in a bucket
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     #[command(flatten)]

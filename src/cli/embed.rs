@@ -10,12 +10,15 @@ use super::{AnyError, Outcome, outcome};
 use crate::job::{Job, Setting, Theme};
 use crate::report::counted;
 use crate::run::open;
-use crate::run::{CacheChoice, EmbedRequest, embed};
+use crate::run::{CacheChoice, EmbedRequest, embed, own_columns};
+use crate::text::TextMode;
+use crate::trace::OnBadFile;
 
 /// Flags of `embed`.
 #[derive(Args, Debug)]
 pub(super) struct EmbedArgs {
-    /// Parquet or JSON Lines files, folders and globs with equal columns
+    /// Parquet or JSON Lines files, folders and globs with equal columns. Exports of other systems become traces first, as
+    /// `score` reads them; --format parquet and jsonl take a file as it is
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<String>,
     /// Text columns to embed; the vectors of `text` go to `text_embedding`
@@ -45,6 +48,9 @@ impl Offer for OfEmbed {
             "overwrite",
             "offline",
             "json",
+            "format",
+            "mapping",
+            "text_mode",
         ];
         setting.theme == Theme::Encoder || others.contains(&setting.name)
     }
@@ -54,6 +60,10 @@ impl Offer for OfEmbed {
             "cache" => Some("A folder that keeps vectors from run to run [default: none]"),
             "no_cache" => Some("Keep no vectors from run to run, whatever the settings say"),
             "overwrite" => Some("Replace an existing file"),
+            "text_mode" => Some(
+                "What input and output of other formats hold: what was said (content), or the exported documents (compat) \
+                 [default: content]",
+            ),
             "offline" => Some("Refuse everything that would open a connection: remote paths"),
             _ => None,
         }
@@ -76,20 +86,35 @@ pub(super) fn run(mut args: EmbedArgs, config: Option<&Path>) -> Result<Outcome,
             "--cache-size: embed keeps no vectors unless a folder is named; add --cache".into(),
         );
     }
+    let names_mode = given.has("text_mode");
     let job = Job::of(args.settings.given.complete(config)?)?;
     let inputs = crate::store::fetched(args.paths, job.offline)?;
+    let engine = open::engine(&job, CacheChoice::Off)?;
+    let found = open::found(&job, &inputs.paths)?;
+    if names_mode && found.foreign.is_empty() {
+        return Err(
+            "--text-mode: cells of these files are embedded as they are, so this has no effect; leave it out".into(),
+        );
+    }
+    let read = own_columns(
+        inputs.paths.clone(),
+        &found,
+        job.text_mode.unwrap_or(TextMode::Content),
+        OnBadFile::Fail,
+        engine.memory_limit / 4,
+    )?;
     let request = EmbedRequest {
-        paths: inputs.paths.clone(),
+        paths: read.paths.clone(),
         columns: args.columns,
         out: args.out,
         overwrite: job.overwrite,
-        engine: open::engine(&job, CacheChoice::Off)?,
+        engine,
     };
     let summary = embed(&request)?;
     let counts = summary.counts;
     let speed = counts.tokens as f64 / counts.embed_seconds.max(1e-9);
     let text = if job.json {
-        let json = serde_json::json!({
+        let mut json = serde_json::json!({
             "rows": summary.rows,
             "texts": counts.texts,
             "distinct_texts": counts.distinct_texts,
@@ -100,10 +125,15 @@ pub(super) fn run(mut args: EmbedArgs, config: Option<&Path>) -> Result<Outcome,
             "dim": summary.dim,
             "out": summary.out.display().to_string(),
         });
+        if !read.notes.is_empty() {
+            json["input_notes"] = serde_json::json!(read.notes);
+            json["set_aside"] = serde_json::json!(read.set_aside);
+        }
         format!("{}\n", serde_json::to_string_pretty(&json)?)
     } else {
         format!(
-            "{}, {} ({} distinct, {} of them cached), {}, {speed:.0} tokens/s, {} components a vector\nvectors: {}\n",
+            "{}{}, {} ({} distinct, {} of them cached), {}, {speed:.0} tokens/s, {} components a vector\nvectors: {}\n",
+            read.told(),
             counted(summary.rows, "row", "rows"),
             counted(counts.texts, "text", "texts"),
             counts.distinct_texts,
@@ -114,5 +144,8 @@ pub(super) fn run(mut args: EmbedArgs, config: Option<&Path>) -> Result<Outcome,
         )
     };
     outcome::print_of(&summary.out, &text)?;
-    Ok(Outcome::Done)
+    Ok(match read.set_aside.is_empty() {
+        true => Outcome::Done,
+        false => Outcome::Incomplete,
+    })
 }

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
+use super::named_values::named;
 use super::scores::one_run;
-use super::{AnyError, Outcome, listing};
+use super::{AnyError, Outcome, listing, local_out};
 use crate::export::{
     Chosen, ExportError, Exported, Level, OtelForm, Sending, System, send, write_file,
 };
@@ -14,14 +15,19 @@ use crate::job::{Given, Job};
 use crate::judge::Retries;
 use crate::report::{counted, plain};
 
-const KEYS: &str = "Keys and endpoints are read from the environment:
-  langfuse    LANGFUSE_PUBLIC_KEY, LANGFUSE_SECRET_KEY, LANGFUSE_HOST
-  phoenix     PHOENIX_COLLECTOR_ENDPOINT, PHOENIX_API_KEY, PHOENIX_CLIENT_HEADERS
-  langsmith   LANGSMITH_API_KEY, LANGSMITH_ENDPOINT, LANGSMITH_WORKSPACE_ID
-  otel        OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS, and those of traces alone
-  pandaprobe  PANDAPROBE_API_KEY, PANDAPROBE_PROJECT_NAME, PANDAPROBE_ENDPOINT
+const KEYS: &str = "Systems, and the variables that keys and endpoints are read from:
+  langfuse    scores of traces and sessions: LANGFUSE_PUBLIC_KEY, LANGFUSE_SECRET_KEY, LANGFUSE_BASE_URL (before
+              LANGFUSE_HOST). They go to its endpoint for batches, which Langfuse calls legacy
+  phoenix     annotations of traces and sessions: PHOENIX_COLLECTOR_ENDPOINT, or PHOENIX_HOST and PHOENIX_PORT;
+              PHOENIX_API_KEY, PHOENIX_CLIENT_HEADERS
+  langsmith   feedback on traces: LANGSMITH_API_KEY, LANGSMITH_ENDPOINT, LANGSMITH_WORKSPACE_ID
+  otel        spans that carry evaluations, as OTLP/JSON: OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS, and
+              those of traces alone. Phoenix takes OTLP as protobuf alone: use --to phoenix there
+  pandaprobe  scores of traces: PANDAPROBE_API_KEY, PANDAPROBE_PROJECT_NAME, PANDAPROBE_ENDPOINT. What changed is updated
+              there, which PandaProbe then calls an annotation
+  csv, parquet  a table, for a file alone
 
-Exit codes: 0 all scores are written or sent; 2 none could be, or the sending stopped, and the same command goes on from there; 3 done, but the system refused scores or has no place for them.";
+Exit codes: 0 all scores are written or sent; 2 none could be, or the sending stopped, and the same command goes on from there; 3 done, but the system refused scores, has no place for them, or has no such trace or session.";
 
 /// Flags of `export`.
 #[derive(Args, Debug)]
@@ -31,8 +37,8 @@ pub(super) struct ExportArgs {
     #[arg(value_name = "RUN")]
     run: PathBuf,
     /// Whom the scores are for
-    #[arg(long, value_enum, value_name = "SYSTEM")]
-    to: To,
+    #[arg(long, value_name = "SYSTEM", value_parser = named(SYSTEMS))]
+    to: System,
     /// The file to write, or a folder for it [default: beside the run, RUN.SYSTEM.jsonl, RUN.csv or RUN.parquet]
     #[arg(long, value_name = "FILE", conflicts_with = "send")]
     out: Option<PathBuf>,
@@ -43,8 +49,8 @@ pub(super) struct ExportArgs {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     metrics: Vec<String>,
     /// Scores of traces or of sessions alone
-    #[arg(long, value_enum, value_name = "LEVEL")]
-    level: Option<OfLevel>,
+    #[arg(long, value_name = "LEVEL", value_parser = named(LEVELS))]
+    level: Option<Level>,
     /// Spans with events `gen_ai.evaluation.result` instead of OpenInference's annotations (otel)
     #[arg(long)]
     events: bool,
@@ -74,46 +80,20 @@ pub(super) struct ExportArgs {
     json: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum To {
-    /// Scores of Langfuse
-    Langfuse,
-    /// Annotations of Phoenix
-    Phoenix,
-    /// Feedback of LangSmith
-    Langsmith,
-    /// OpenTelemetry: spans that carry evaluations
-    Otel,
-    /// Trace scores of PandaProbe
-    Pandaprobe,
-    /// A table as CSV
-    Csv,
-    /// A table as Parquet
-    Parquet,
-}
+const SYSTEMS: &[(&str, System)] = &[
+    ("langfuse", System::Langfuse),
+    ("phoenix", System::Phoenix),
+    ("langsmith", System::LangSmith),
+    ("otel", System::Otel),
+    ("pandaprobe", System::PandaProbe),
+    ("csv", System::Csv),
+    ("parquet", System::Parquet),
+];
 
-impl From<To> for System {
-    fn from(to: To) -> Self {
-        match to {
-            To::Langfuse => Self::Langfuse,
-            To::Phoenix => Self::Phoenix,
-            To::Langsmith => Self::LangSmith,
-            To::Otel => Self::Otel,
-            To::Pandaprobe => Self::PandaProbe,
-            To::Csv => Self::Csv,
-            To::Parquet => Self::Parquet,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum OfLevel {
-    Trace,
-    Session,
-}
+const LEVELS: &[(&str, Level)] = &[("trace", Level::Trace), ("session", Level::Session)];
 
 pub(super) fn run(args: ExportArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
-    let system = System::from(args.to);
+    let system = args.to;
     let form = match (args.events, system) {
         (true, System::Otel) => OtelForm::Events,
         (true, _) => {
@@ -121,6 +101,12 @@ pub(super) fn run(args: ExportArgs, config: Option<&Path>) -> Result<Outcome, An
         }
         (false, _) => OtelForm::Annotations,
     };
+    if let Some(out) = &args.out {
+        local_out(
+            out,
+            "scores are written to local files; name one, and copy it there",
+        )?;
+    }
     let mut given = Given::default();
     for (name, on) in [("offline", args.offline), ("json", args.json)] {
         if on {
@@ -132,10 +118,7 @@ pub(super) fn run(args: ExportArgs, config: Option<&Path>) -> Result<Outcome, An
     let metrics = args.metrics.iter().map(|name| name.trim().to_owned());
     let chosen = Chosen {
         metrics: metrics.collect(),
-        level: args.level.map(|level| match level {
-            OfLevel::Trace => Level::Trace,
-            OfLevel::Session => Level::Session,
-        }),
+        level: args.level,
     };
     let exported = if args.send {
         if job.offline {
@@ -200,6 +183,27 @@ fn told(exported: &Exported, sent: bool) -> String {
         let why = plain(why.unwrap_or("no reason was given"));
         let count = scores(exported.refused);
         text.push_str(&format!("{count} refused, the first because: {why}\n"));
+    }
+    if exported.not_there > 0 {
+        let named: Vec<String> = exported
+            .first_not_there
+            .iter()
+            .map(|id| plain(id))
+            .collect();
+        let count = scores(exported.not_there);
+        text.push_str(&format!(
+            "{count} refused, because {to} has no such trace or session: {}{}\n",
+            named.join(", "),
+            match named.len() >= 5 && exported.not_there > 5 {
+                true => " …",
+                false => "",
+            }
+        ));
+        if exported.scores + exported.already == 0 {
+            text.push_str(
+                "it has none of them: check the endpoint and the project that the key is of\n",
+            );
+        }
     }
     for (reason, count) in &exported.no_place {
         let count = scores(*count);

@@ -181,10 +181,19 @@ pub(super) fn of_scoring(
             );
         }
     }
+    for name in rules.weights.of_spans() {
+        if given.has("weights") && !rules.computes(name) {
+            return refuse(
+                &format!("weights {name}"),
+                "this metric is not computed; add it, or a session metric, to --metrics",
+            );
+        }
+    }
+    let spans_alone = !rules.span_signals().is_empty();
     let any_signal = crate::metric::SIGNALS
         .iter()
         .any(|(name, _)| rules.computes(name));
-    if given.has("weights") && !any_signal && all.signals.is_none() {
+    if given.has("weights") && !any_signal && !spans_alone && all.signals.is_none() {
         return refuse(
             "weights",
             "this run has no signals to weigh; add a session metric to --metrics",

@@ -6,10 +6,12 @@ use clap::Args;
 
 use super::piped::Piped;
 use super::setting_flags::{Offer, SettingFlags};
-use super::{AnyError, Outcome, outcome};
+use super::{AnyError, Outcome, local_out, outcome};
 use crate::job::{Job, Setting};
 use crate::run::open;
 use crate::run::{ImportRequest, Imported, import};
+use crate::store::FileDestination;
+use crate::text::{origin_of, with_origins};
 use crate::trace::format::Found;
 
 /// Flags of `import`.
@@ -18,7 +20,7 @@ pub(super) struct ImportArgs {
     /// Files, folders and globs, also of several formats at once; .gz and .zst too
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<String>,
-    /// The Parquet file to make
+    /// The Parquet file to make, here or in a bucket
     #[arg(long, value_name = "FILE", required_unless_present = "explain")]
     out: Option<PathBuf>,
     /// Say which format each file is in, why, and which of its fields becomes which column; writes nothing
@@ -62,29 +64,22 @@ impl Offer for OfImport {
 pub(super) fn run(mut args: ImportArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
     let _piped = Piped::take(&mut args.paths)?;
     let job = Job::of(args.settings.given.complete(config)?)?;
-    if let Some(out) = args
-        .out
-        .as_ref()
-        .filter(|out| out.to_string_lossy().contains("://"))
-    {
-        let out = out.display();
-        return Err(
-            format!("--out {out}: import writes local files; name one, and copy it there").into(),
-        );
-    }
     let inputs = crate::store::fetched(args.paths, job.offline)?;
     let found = open::found(&job, &inputs.paths)?;
     let Some(out) = args.out else {
         outcome::print(&explained(&found, job.json)?)?;
         return Ok(Outcome::Done);
     };
-    let request: ImportRequest = open::import(&job, found, out)?;
-    let imported = import(&request)?;
+    let place = FileDestination::of(out, job.overwrite, job.offline, &inputs)?;
+    let request: ImportRequest = open::import(&job, found, place.file().to_owned())?;
+    let mut imported = import(&request)?;
+    imported.out = PathBuf::from(origin_of(&imported.out));
+    place.deliver()?;
     let text = match job.json {
         true => format!("{}\n", serde_json::to_string_pretty(&imported)?),
         false => told(&imported),
     };
-    outcome::print_of(&request.out, &text)?;
+    outcome::print_of(&request.out, &with_origins(&text))?;
     Ok(match imported.set_aside {
         0 => Outcome::Done,
         _ => Outcome::Incomplete,
@@ -127,7 +122,7 @@ fn explained(found: &Found, json: bool) -> Result<String, AnyError> {
         let files = all.iter().map(|(path, name, why, mapping)| {
             let mapping: serde_json::Map<_, _> =
                 mapping.iter().map(|(column, source)| (column.clone(), source.as_str().into())).collect();
-            serde_json::json!({"file": path.display().to_string(), "format": name, "why": why, "mapping": mapping})
+            serde_json::json!({"file": origin_of(path), "format": name, "why": why, "mapping": mapping})
         });
         return Ok(format!(
             "{}\n",
@@ -137,7 +132,7 @@ fn explained(found: &Found, json: bool) -> Result<String, AnyError> {
     let mut text = String::new();
     let mut told: Vec<&str> = Vec::new();
     for (path, name, why, mapping) in &all {
-        text.push_str(&format!("{}: {name}: {why}\n", path.display()));
+        text.push_str(&format!("{}: {name}: {why}\n", origin_of(path)));
         if mapping.is_empty() || told.contains(name) {
             continue;
         }
@@ -154,7 +149,7 @@ fn explained(found: &Found, json: bool) -> Result<String, AnyError> {
     for path in &found.passed_over {
         text.push_str(&format!(
             "{}: passed over: no format that is known\n",
-            path.display()
+            origin_of(path)
         ));
     }
     Ok(text)

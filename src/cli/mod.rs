@@ -10,6 +10,7 @@ mod conversations;
 mod delete;
 mod embed;
 mod export;
+mod foreign_tables;
 mod forget;
 mod idle_flags;
 mod import;
@@ -151,6 +152,31 @@ impl Cli {
 
 /// Anything that stops a command.
 type AnyError = Box<dyn std::error::Error>;
+
+/// Refuses an address where a local path is written: it would become a folder of that name.
+fn local_out(out: &std::path::Path, advice: &str) -> Result<(), AnyError> {
+    match out.to_string_lossy().contains("://") {
+        true => Err(format!("--out {}: {advice}", out.display()).into()),
+        false => Ok(()),
+    }
+}
+
+/// Run directories, with copies of those in buckets. Whether connections may be opened is asked where one would be.
+fn brought(
+    dirs: &[std::path::PathBuf],
+    config: Option<&std::path::Path>,
+) -> Result<(Vec<std::path::PathBuf>, crate::store::Fetched), AnyError> {
+    let is_remote = |dir: &std::path::PathBuf| dir.to_string_lossy().contains("://");
+    let offline = dirs.iter().any(is_remote) && offline(config)?;
+    Ok(crate::store::fetched_runs(dirs, offline)?)
+}
+
+/// What the environment and the settings file say of connections.
+fn offline(config: Option<&std::path::Path>) -> Result<bool, AnyError> {
+    let given = crate::job::Given::default().complete(config)?;
+    let given = given.only(|name| name == "offline");
+    Ok(crate::job::Job::of(given)?.offline)
+}
 
 fn start_logs(verbose: u8, json: bool) {
     let level = match verbose {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::monitor_flags::{AddArgs, MonitorCommand, SetArgs};
 use super::monitor_run::{Runner, check, kept_settings, masked, metrics_of};
-use super::{AnyError, Outcome, listing, outcome};
+use super::{AnyError, Outcome, listing, local_out, outcome};
 use crate::history::figures::Target;
 use crate::job::{SettingsError, split_numbers};
 use crate::metric::Level;
@@ -17,11 +17,14 @@ use crate::monitor::{Cadence, Monitor, MonitorStatus, MonitorStore, NewMonitor, 
 use crate::output::{BegunRun, begun_runs};
 use crate::report::brief;
 use crate::selection::TargetFilters;
+use crate::store::Warehouse;
 use crate::text::instant;
 
 pub(super) use super::monitor_flags::MonitorArgs;
 
 const WEIGHTS: &str = "signal_weights";
+const NO_BUCKET: &str =
+    "runs of monitors are made in local folders; name one, and copy runs from there";
 
 pub(super) fn run(args: MonitorArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
     let now = args.now.unwrap_or_else(Utc::now);
@@ -104,11 +107,29 @@ fn weights(given: &[String]) -> Result<Value, SettingsError> {
 /// A monitor may run from any folder.
 fn absolute(paths: &[String]) -> Result<Vec<String>, AnyError> {
     crate::run::open::local_paths(paths)?;
+    for path in paths {
+        if let Some(kind) = Warehouse::of(Path::new(path)) {
+            let (problem, advice) = (kind.problem(), kind.advice());
+            return Err(format!("`{path}`: {problem}; {advice}").into());
+        }
+    }
     let whole = paths.iter().map(|path| {
         let path = std::path::absolute(path)?;
         Ok::<_, AnyError>(path.display().to_string())
     });
     whole.collect()
+}
+
+/// Where runs go, as a whole path: a folder of this machine.
+fn local_folder(out: &Path) -> Result<PathBuf, AnyError> {
+    match out.to_string_lossy().contains("://") {
+        false => Ok(std::path::absolute(out)?),
+        true => Err(SettingsError(format!(
+            "--out {}: monitors write here alone; name a local folder, and copy its runs there",
+            out.display()
+        ))
+        .into()),
+    }
 }
 
 fn known_metrics(target: Target) -> Vec<&'static str> {
@@ -128,6 +149,7 @@ fn add(
     if let Some(given) = &args.weights {
         filters.insert(WEIGHTS.to_owned(), weights(given)?);
     }
+    local_out(&args.out, NO_BUCKET)?;
     let new = NewMonitor {
         name: args.name,
         project_id: args.project,
@@ -139,7 +161,7 @@ fn add(
         cadence: args.cadence,
         only_if_changed: !args.always,
         paths: absolute(&args.paths)?,
-        out: std::path::absolute(&args.out)?,
+        out: local_folder(&args.out)?,
         settings: kept_settings(&args.set)?,
     };
     let monitor = Monitor::create(new, &known_metrics(args.target), now)?;
@@ -155,6 +177,9 @@ fn change(
     now: DateTime<Utc>,
     config: Option<&Path>,
 ) -> Result<(), AnyError> {
+    if let Some(out) = &args.out {
+        local_out(out, NO_BUCKET)?;
+    }
     let before = monitor.clone();
     if args.filters.is_some() || args.weights.is_some() {
         let mut given = match &args.filters {
@@ -203,7 +228,7 @@ fn change(
                 false => absolute(&args.paths)?,
             },
             out: match &args.out {
-                Some(out) => std::path::absolute(out)?,
+                Some(out) => local_folder(out)?,
                 None => monitor.out.clone(),
             },
             settings,

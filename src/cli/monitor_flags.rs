@@ -51,7 +51,7 @@ pub(super) struct AddArgs {
     /// A name for people
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// Files, folders and globs to score
+    /// Files, folders and globs to score; local ones
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<String>,
     /// What to score
@@ -68,7 +68,7 @@ pub(super) struct AddArgs {
     /// When: every_6h, daily, weekly, or 'cron:MINUTE HOUR DAY MONTH WEEKDAY' in UTC
     #[arg(long, value_name = "CADENCE")]
     pub cadence: String,
-    /// The folder that gets one run directory per run
+    /// The folder that gets one run directory per run; a local one
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
     /// Which targets to score, as JSON. Traces: '{"environment": "production", "tags": ["new"]}'; sessions, each scored

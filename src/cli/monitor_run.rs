@@ -11,7 +11,7 @@ use crate::job::{Given, Job, Setting, SettingsError};
 use crate::judge::{Written, masked_header, masked_url};
 use crate::metric::{Level, Method, SIGNALS, find};
 use crate::monitor::{FileMark, Monitor, Order, RunMade, RunMonitor};
-use crate::output::{Announced, Begun};
+use crate::output::{Announced, Begun, RunError};
 use crate::run::open;
 use crate::run::{CacheChoice, PageWriter, Progress, ScoreRequest, any_match, score};
 use crate::selection::{SamplingRate, SessionFilters, TargetChoice, TargetFilters, TraceFilters};
@@ -37,6 +37,9 @@ pub(super) fn kept_settings(given: &[String]) -> Result<BTreeMap<String, String>
             return Err(SettingsError(format!("--set {key}: {instead}")).into());
         }
         let is_path = Setting::named(&key).is_some_and(Setting::is_path);
+        if is_path {
+            open::local_paths(std::slice::from_ref(&value))?;
+        }
         let value = match is_path {
             true => std::path::absolute(&value)?.display().to_string(),
             false => value,
@@ -131,6 +134,7 @@ pub(super) fn check(monitor: &Monitor, config: Option<&Path>) -> Result<(), AnyE
     }
     let job = job_of(monitor, config)?;
     open::local_paths(&monitor.paths)?;
+    open::local_paths(job.signals.as_slice())?;
     let rules = open::rules(&job)?;
     open::column_map(&job)?;
     open::engine(&job, CacheChoice::User)?;
@@ -225,7 +229,18 @@ impl<'a> Runner<'a> {
         if order.only_if_new && !any_match(&monitor.filters, &request, &order.changed)? {
             return Ok(None);
         }
-        let (summary, _) = score(&request, &Progress::default())?;
+        let made = match going_on(monitor, order, &request) {
+            None => score(&request, &Progress::default()),
+            Some(night) => match score(&night, &Progress::default()) {
+                // Whatever stands against going on, say another model, stands in no way of scoring everything anew.
+                Err(RunError::Request(why)) => {
+                    tracing::warn!(monitor = %monitor.id, "all files are scored anew: {why}");
+                    score(&request, &Progress::default())
+                }
+                made => made,
+            },
+        };
+        let (summary, _) = made?;
         self.ended.push(Outcome::of(&summary));
         Ok(Some(RunMade {
             id: name,
@@ -257,6 +272,45 @@ impl RunMonitor for Runner<'_> {
         }
         result
     }
+}
+
+/// The request for what is new alone, as a night that continues the monitor's last run; none where everything has to be
+/// scored: for chosen targets, after a change of the monitor, and where a file is another one than it was.
+fn going_on(monitor: &Monitor, order: &Order, request: &ScoreRequest) -> Option<ScoreRequest> {
+    let last = monitor.out.join(monitor.last_run_id.as_ref()?);
+    if request.targets.is_some() || monitor.seen.is_empty() || order.changed.is_empty() {
+        return None;
+    }
+    let mut night = request.clone();
+    night
+        .found
+        .native
+        .retain(|file| order.changed.contains(&file.path));
+    night
+        .found
+        .foreign
+        .retain(|file| order.changed.contains(&file.path));
+    let seen = |path: &Path| monitor.seen.iter().find(|mark| mark.path == path);
+    let own = night
+        .found
+        .native
+        .iter()
+        .all(|file| match seen(&file.path) {
+            None => true,
+            // Lines that were added; whether the first ones are as they were is seen where they are read again.
+            Some(mark) => {
+                let size = std::fs::metadata(&file.path).map_or(0, |now| now.len());
+                file.format == SourceFormat::JsonLines && size > mark.size
+            }
+        });
+    let others = night
+        .found
+        .foreign
+        .iter()
+        .all(|file| seen(&file.path).is_none());
+    let any = night.found.native.len() + night.found.foreign.len() > 0;
+    night.continues = Some(last);
+    (own && others && any).then_some(night)
 }
 
 /// Decoders have assertions that corrupt files can reach; such a file must not stop other monitors.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::piped::Piped;
+use super::score::brought;
 use super::setting_flags::{OfRuns, SettingFlags};
 use super::target_flags::TargetFlags;
 use super::{AnyError, Outcome, conversations, idle_flags, outcome};
@@ -17,7 +18,7 @@ use crate::run::{PlanSummary, PlannedTables, ScoreRequest, plan};
 /// Flags of `plan`.
 #[derive(Args, Debug)]
 pub(super) struct PlanArgs {
-    /// Files, folders (also Hive-partitioned) and globs of traces; for tables of turns see `conversations --dry-run`
+    /// Files, folders (also Hive-partitioned) and globs of traces, here or in buckets; for tables of turns see `conversations --dry-run`
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<String>,
     #[command(flatten)]
@@ -28,8 +29,8 @@ pub(super) struct PlanArgs {
 
 pub(super) fn run(mut args: PlanArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
     let _piped = Piped::take(&mut args.paths)?;
-    let job = Job::of(args.settings.given.clone().complete(config)?)?;
-    let inputs = crate::store::fetched(args.paths, job.offline)?;
+    let mut job = Job::of(args.settings.given.clone().complete(config)?)?;
+    let inputs = brought(args.paths, &mut job)?;
     // A plan makes no run directory.
     let request = ScoreRequest {
         targets: args.targets.choice(sample_seed(&job))?,

@@ -18,7 +18,7 @@ use crate::store::Destination;
 /// Flags of `runs retry`.
 #[derive(Args, Debug)]
 pub(super) struct RetryArgs {
-    /// The run directory
+    /// The run directory; the files that it read must be local, and what they were
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// The run directory to make [default: DIR-retry]
@@ -55,6 +55,13 @@ impl Offer for OfRetry {
 }
 
 pub(super) fn run(args: RetryArgs) -> Result<Outcome, AnyError> {
+    if args.dir.to_string_lossy().contains("://") {
+        return Err(SettingsError(format!(
+            "`{}`: retries read local runs and their local files alone; copy the run here first",
+            args.dir.display()
+        ))
+        .into());
+    }
     let retry = Retry::of(one_run(&args.dir)?)?;
     if retry.pairs() == 0 && retry.conversations() == 0 {
         let told = nothing_failed(&retry);

@@ -39,7 +39,7 @@ fn target_of(metric: &str) -> Target {
 pub(super) fn run(args: RunsArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
     match args.command {
         RunsCommand::List(args) => return list::run(&args),
-        RunsCommand::Show(args) => return show::run(&args),
+        RunsCommand::Show(args) => return show::run(&args, config),
         RunsCommand::Delete(args) => return delete::run(&args),
         RunsCommand::Prune(args) => return prune::run(&args),
         RunsCommand::Forget(args) => return forget::run(&args),
@@ -52,7 +52,7 @@ pub(super) fn run(args: RunsArgs, config: Option<&Path>) -> Result<Outcome, AnyE
             None => return conversation_comparison::run(&args, config),
         },
         RunsCommand::Retry(args) => return retry::run(*args),
-        RunsCommand::Verify(args) => return verify::run(&args),
+        RunsCommand::Verify(args) => return verify::run(&args, config),
         RunsCommand::Scores(args) => return scores::run(args),
     }
     Ok(Outcome::Done)

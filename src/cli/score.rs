@@ -20,15 +20,18 @@ use crate::text::origin_of;
 /// Flags of `score`.
 #[derive(Args, Debug)]
 pub(super) struct ScoreArgs {
-    /// Files, folders (also Hive-partitioned) and globs
+    /// Files, folders (also Hive-partitioned) and globs, here or in buckets (s3://, gs://, az://); files behind https://
     #[arg(required_unless_present = "template", value_name = "PATH")]
     paths: Vec<String>,
-    /// The run directory to make
+    /// The run directory to make, here or in a bucket
     #[arg(long, value_name = "DIR", required_unless_present = "template")]
     out: Option<PathBuf>,
     /// Print a settings file with every setting, each as a comment, to save as nightmill.toml
     #[arg(long, exclusive = true)]
     template: bool,
+    /// Go on with the sessions of an earlier run: a run directory, or a folder of runs, of which the latest is taken
+    #[arg(long = "continue", value_name = "RUN|FOLDER")]
+    continues: Option<PathBuf>,
     /// Write no report.html
     #[arg(long)]
     no_report: bool,
@@ -45,18 +48,29 @@ pub(super) fn run(mut args: ScoreArgs, config: Option<&Path>) -> Result<Outcome,
     }
     let _piped = Piped::take(&mut args.paths)?;
     let out = args.out.unwrap_or_default();
-    let job = Job::of(args.settings.given.clone().complete(config)?)?;
+    let mut job = Job::of(args.settings.given.clone().complete(config)?)?;
     let page = (!args.no_report).then_some(crate::report::html as PageWriter);
-    let inputs = crate::store::fetched(args.paths, job.offline)?;
+    let inputs = brought(args.paths, &mut job)?;
     let place = destination(out, &job, &inputs)?;
     let request = ScoreRequest {
         overwrite: job.overwrite,
+        continues: args.continues,
         targets: args.targets.choice(sample_seed(&job))?,
         ..open::score(&job, inputs.paths.clone(), place.folder().to_owned(), page)?
     };
     let sampled = args.targets.sampled();
     idle_flags::of_scoring(&args.settings.given, &job, &request.rules, sampled)?;
     carry_out(&request, job.json, place)
+}
+
+/// Brings remote inputs here, and remote signals beside them: the job names their copy then.
+pub(super) fn brought(mut paths: Vec<String>, job: &mut Job) -> Result<Fetched, StoreError> {
+    paths.extend(job.signals.clone());
+    let mut inputs = crate::store::fetched(paths, job.offline)?;
+    if job.signals.is_some() {
+        job.signals = inputs.paths.pop();
+    }
+    Ok(inputs)
 }
 
 /// Where a run directory is made, and where it goes.

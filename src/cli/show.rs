@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{AnyError, Outcome, listing};
+use super::{AnyError, Outcome, brought, listing};
 use crate::history::{StoredRun, read_run, read_told};
 use crate::output::{BegunRun, begun_runs};
 use crate::report::counted;
@@ -15,7 +15,7 @@ use crate::text::{format_instant, origin_of};
 /// Flags of `runs show`.
 #[derive(Args, Debug)]
 pub(super) struct ShowArgs {
-    /// The run directory, or the one that a run was to make that failed or is under way
+    /// The run directory, here or in a bucket, or the one that a run was to make that failed or is under way
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// Print as JSON: the run, its manifest and its summary
@@ -31,8 +31,8 @@ struct Told {
     summary: Value,
 }
 
-pub(super) fn run(args: &ShowArgs) -> Result<Outcome, AnyError> {
-    let (dirs, _fetched) = crate::store::fetched_runs(std::slice::from_ref(&args.dir))?;
+pub(super) fn run(args: &ShowArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
+    let (dirs, _fetched) = brought(std::slice::from_ref(&args.dir), config)?;
     let dir = dirs.into_iter().next().unwrap_or_default();
     let begun = begun_as(&dir);
     if !dir.exists() && !begun.is_empty() {
@@ -189,7 +189,7 @@ fn of_finished(told: &Told) -> Vec<Line> {
         ),
         ("window", of(manifest, "/rules/window")),
         ("weights", of(manifest, "/rules/weights")),
-        ("texts", of(manifest, "/rules/text_mode")),
+        ("text mode", of(manifest, "/rules/text_mode")),
         ("monitor", run.record.monitor_id.clone().unwrap_or_default()),
         ("retry of", run.record.retry_of.clone().unwrap_or_default()),
         ("scores of", of(manifest, "/scores_of")),

@@ -8,23 +8,29 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use datafusion::execution::context::SQLOptions;
 use datafusion::prelude::DataFrame;
 use futures::StreamExt;
 
+use super::foreign_tables::ForeignTables;
 use super::setting_flags::{Offer, SettingFlags};
 use super::{AnyError, Outcome, idle_flags, listing, outcome};
-use crate::engine::{CheckFile, EngineOptions, FilesAsTables, documented, engine_session};
+use crate::engine::{
+    CheckFile, EngineOptions, FilesAsTables, MakeTable, documented, engine_session,
+};
 use crate::history::{check_if_of_run, read_run};
 use crate::job::{Job, Setting, SettingsError};
 use crate::output::{PartialFile, RunError};
 use crate::run::open;
 use crate::run::{CacheChoice, load_service};
+use crate::text::TextMode;
+use crate::trace::format::CHOICES;
 
 /// Flags of `sql`.
 #[derive(Args, Debug)]
 pub(super) struct SqlArgs {
-    /// A SELECT; files, folders and globs in quotes are tables: FROM 'traces/*.parquet'. `-` reads it from standard input;
+    /// A SELECT; files, folders and globs in quotes are tables: FROM 'traces/*.parquet', also in other formats. `-` reads it from standard input;
     /// SHOW TABLES lists the tables of --run
     #[arg(required_unless_present = "functions", value_name = "SQL")]
     query: Option<String>,
@@ -34,6 +40,10 @@ pub(super) struct SqlArgs {
     /// Write to a file instead of standard output; needed for parquet
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// What files in quotes are: a format as `score --format` has them; parquet and jsonl read them as they are [default:
+    /// auto]
+    #[arg(long, value_name = "FORMAT", value_parser = PossibleValuesParser::new(CHOICES))]
+    input_format: Option<String>,
     /// List nightmill's functions
     #[arg(long, exclusive = true)]
     functions: bool,
@@ -60,13 +70,16 @@ impl Offer for OfSql {
             "weights",
             "text_mode",
             "overwrite",
+            "mapping",
         ]
         .contains(&setting.name)
     }
 
     fn help(setting: &Setting) -> Option<&'static str> {
         match setting.name {
-            "text_mode" => Some("What text_of makes of JSON"),
+            "text_mode" => Some(
+                "What text_of makes of JSON, and files of other formats hold: what was said, or documents",
+            ),
             "overwrite" => Some("Replace an existing file"),
             _ => None,
         }
@@ -97,6 +110,11 @@ pub(super) fn run(args: SqlArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
     let writer = Writer::of(args.format.as_deref(), args.out.as_deref())?;
     let given = args.settings.given;
     idle_flags::of_query(query, &given, args.out.as_deref())?;
+    // What a settings file says of formats is meant for runs: here it would be said of all tables of a query.
+    let mut reading = given.clone().only(|name| name == "mapping");
+    if let Some(format) = &args.input_format {
+        reading = reading.with("format", format.clone());
+    }
     // Gates and metrics of a settings file are about runs, and queries keep nothing.
     let given = given.complete(config)?;
     let job = Job::of(given.without(&["fail_under", "metrics", "cache"]))?;
@@ -118,7 +136,17 @@ pub(super) fn run(args: SqlArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
     })
     .map_err(RunError::from)?;
     let check: CheckFile = Arc::new(|file| check_if_of_run(file).map_err(|e| e.to_string()));
-    let context = FilesAsTables::enable(context, args.verify.then_some(check));
+    let foreign = Arc::new(ForeignTables::new(
+        Job::of(reading)?,
+        job.text_mode.unwrap_or(TextMode::Content),
+        engine.memory_limit / 8,
+    ));
+    let make: MakeTable = {
+        let foreign = Arc::clone(&foreign);
+        Arc::new(move |path| foreign.table(path))
+    };
+    let check = args.verify.then_some(check);
+    let context = FilesAsTables::enable_making(context, check, Some(make));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(engine.threads)
         .build()?;
@@ -146,7 +174,8 @@ pub(super) fn run(args: SqlArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
     });
     match result {
         Err(error) if !is_closed_pipe(&error) => Err(error),
-        _ => Ok(Outcome::Done),
+        _ if foreign.are_whole() => Ok(Outcome::Done),
+        _ => Ok(Outcome::Incomplete),
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{AnyError, Outcome, listing};
+use super::{AnyError, Outcome, brought, listing};
 use crate::history::{VerifiedRun, find_runs, verify_run};
 use crate::report::{counted, plain};
 use crate::text::origin_of;
@@ -12,7 +12,7 @@ use crate::text::origin_of;
 /// Flags of `runs verify`.
 #[derive(Args, Debug)]
 pub(super) struct VerifyArgs {
-    /// Run directories, and folders of them
+    /// Run directories, and folders of them, here or in buckets
     #[arg(required = true, value_name = "DIR")]
     dirs: Vec<PathBuf>,
     /// Print as JSON
@@ -20,9 +20,9 @@ pub(super) struct VerifyArgs {
     json: bool,
 }
 
-pub(super) fn run(args: &VerifyArgs) -> Result<Outcome, AnyError> {
+pub(super) fn run(args: &VerifyArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
     let mut folders = Vec::new();
-    let (dirs, _fetched) = crate::store::fetched_runs(&args.dirs)?;
+    let (dirs, _fetched) = brought(&args.dirs, config)?;
     for dir in &dirs {
         // Comparisons and plans are no runs, and have a manifest too.
         match dir.join("manifest.json").is_file() {

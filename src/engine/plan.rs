@@ -2,15 +2,14 @@
 //!
 //! ```text
 //! traces (files) ─ embed_once ─ [merge repeated ids] ─ [join given signals]
-//!   ─ repartition by session ─ sort ─ loop detection over the session ─ coherence
+//!   ─ repartition by session ─ sort ─ walk over sessions: loop detection, coherence
 //!   ─ merge partitions in session order ─ TAP (trace rows are written) ─ aggregate by session
 //! ```
 //!
 //! Texts stop at `embed_once`: what is shuffled and sorted are places of texts, ids and numbers. `embed_once` does
-//! not wait for the encoder; loop detection and coherence come after the sort, which needs all rows anyway, and are
-//! the first to read vectors. Metrics that hold an output against an expected one read both texts before that, where
-//! they are; what they come to is a cell of numbers. (Without loop detection there is no sort before coherence, which then waits for the
-//! encoder batch by batch.)
+//! not wait for the encoder; the walk comes after the sort, which needs all rows anyway, and is the first to read
+//! vectors. Metrics that hold an output against an expected one read both texts before that, where they are; what they
+//! come to is a cell of numbers.
 
 use std::sync::Arc;
 
@@ -19,9 +18,10 @@ use datafusion::catalog::TableProvider;
 use datafusion::error::Result;
 use datafusion::prelude::{DataFrame, SessionContext};
 
-use crate::metric::SIGNALS;
+use super::session_walk::{Added, SessionWalk};
 #[cfg(doc)]
 use crate::metric::compared::Comparing;
+use crate::metric::{SIGNALS, SPAN_SIGNALS};
 
 /// What a scoring plan consists of.
 #[derive(Clone, Debug)]
@@ -39,6 +39,8 @@ pub struct ScorePlan {
     pub comparing: [Option<f64>; 3],
     /// What the traces say of their spans and outputs for metrics of spans. Without any, there is no column for it.
     pub digests: Digests,
+    /// Scores of spans that are signals. Each has a column of its name, and one that says whether it was given.
+    pub span_signals: Vec<&'static str>,
 }
 
 /// Columns of digests that a plan has.
@@ -114,45 +116,44 @@ const SESSION_ORDER: &str = "session_id ASC NULLS LAST, project_id ASC NULLS LAS
 
 /// The rows of the table `traces`, which carry all their signals already, in session order.
 ///
-/// Columns: `trace_id`, `shown_id`, `session_id`, `project_id`, `started_at` and the four signals. Those of `overlaid`, in
-/// the table `signals` beside `trace_id`, go before the ones that the rows carry.
+/// Columns: `trace_id`, `shown_id`, `session_id`, `project_id`, `started_at`, the four signals and those of spans named by
+/// `of_spans`. Those of `overlaid`, in the table `signals` beside `trace_id`, go before the ones that the rows carry.
 ///
 /// # Errors
 /// DataFusion's.
 pub async fn given_signals(
     context: &SessionContext,
     merge_repeated: bool,
+    of_spans: &[&str],
     overlaid: &[String],
 ) -> Result<DataFrame> {
     use Later::{Replaces, ReplacesIfThere, Stays};
+    let mut names = SIGNALS.map(|(name, _)| name).to_vec();
+    names.extend(of_spans);
     let from = match merge_repeated {
         false => "traces".to_owned(),
-        true => format!(
-            "({})",
-            merged(
-                "traces",
-                &[
-                    ("given_id", Stays),
-                    ("session_id", ReplacesIfThere),
-                    ("project_id", ReplacesIfThere),
-                    ("started_at", Replaces),
-                    ("started_at_nanos", Replaces),
-                    ("confidence", ReplacesIfThere),
-                    ("loop_detection", ReplacesIfThere),
-                    ("tool_correctness", ReplacesIfThere),
-                    ("coherence", ReplacesIfThere),
-                ],
-                "",
-            )
-        ),
+        true => {
+            let mut columns = vec![
+                ("given_id", Stays),
+                ("session_id", ReplacesIfThere),
+                ("project_id", ReplacesIfThere),
+                ("started_at", Replaces),
+                ("started_at_nanos", Replaces),
+            ];
+            columns.extend(names.iter().map(|name| (*name, ReplacesIfThere)));
+            format!("({})", merged("traces", &columns, ""))
+        }
     };
     let from = match overlaid.is_empty() {
         true => from,
         false => {
-            let signals = SIGNALS.map(|(name, _)| match overlaid.iter().any(|s| s == name) {
-                true => format!("coalesce(signals.\"{name}\", t.{name}) AS {name}"),
-                false => format!("t.{name}"),
-            });
+            let signals = names
+                .iter()
+                .map(|name| match overlaid.iter().any(|s| s == name) {
+                    true => format!("coalesce(signals.\"{name}\", t.{name}) AS {name}"),
+                    false => format!("t.{name}"),
+                });
+            let signals: Vec<String> = signals.collect();
             format!(
                 "(SELECT t.trace_id, t.given_id, t.session_id, t.project_id, t.started_at, t.started_at_nanos, {} \
                  FROM signals RIGHT JOIN {from} t ON signals.trace_id = t.trace_id)",
@@ -161,9 +162,9 @@ pub async fn given_signals(
         }
     };
     let sql = format!(
-        "SELECT trace_id, {SHOWN_ID}, session_id, project_id, started_at, \
-           confidence, loop_detection, tool_correctness, coherence \
-         FROM {from} ORDER BY {SESSION_ORDER}"
+        "SELECT trace_id, {SHOWN_ID}, session_id, project_id, started_at, {} \
+         FROM {from} ORDER BY {SESSION_ORDER}",
+        names.join(", ")
     );
     context.sql(&sql).await
 }
@@ -173,14 +174,29 @@ impl ScorePlan {
     /// `started_at`, `trace_id`), over the tables `traces` and, if signals are given, `signals`.
     ///
     /// Columns: `trace_id` (canonical), `shown_id` (as it was given), labels, `input_position` and
-    /// `output_position` (where the texts are), the raw
+    /// `output_position` (where the texts are), where rows were merged their `positions`, the raw
     /// `coherence_gap` and `loop_record`, where outputs are compared the raw `comparison_record`, the digests and
-    /// `stuck_record` where spans are looked at, the four signals, and which of them were given.
+    /// `stuck_record` where spans are looked at, the four signals, and which of them were given, and the signals of spans.
     ///
     /// # Errors
     /// DataFusion's.
     pub async fn scored(&self, context: &SessionContext) -> Result<DataFrame> {
-        context.sql(&self.sql()).await
+        let joined = self.joined();
+        let scored = self.scored_rows();
+        if !self.coherence && !self.loop_detection {
+            let walked = "SELECT *, CAST(NULL AS BYTEA) AS loop_record, CAST(NULL AS DOUBLE) AS coherence_gap FROM joined";
+            let sql = format!("{joined}, walked AS ({walked}), {scored}");
+            return context.sql(&sql).await;
+        }
+        let joined = format!("{joined} SELECT * FROM joined");
+        let joined = context.sql(&joined).await?.create_physical_plan().await?;
+        let added = Added {
+            loops: self.loop_detection,
+            gaps: self.coherence,
+        };
+        let walk = SessionWalk::new(joined, added);
+        context.register_table("walked", Arc::new(walk))?;
+        context.sql(&format!("WITH {scored}")).await
     }
 
     /// The call that compares; none where nothing is compared.
@@ -198,7 +214,9 @@ impl ScorePlan {
         })
     }
 
-    fn sql(&self) -> String {
+    /// The first half of the plan, up to the rows in no order, with the places of their texts and their given signals: the
+    /// tables of a query, the last of them `joined`.
+    fn joined(&self) -> String {
         let (input, output) = (
             if self.coherence {
                 "embed_once(input)"
@@ -212,7 +230,6 @@ impl ScorePlan {
             },
         );
         let columns = COLUMNS.join(", ");
-        let labels = COLUMNS[1..].join(", ");
         let record = self.comparison_record();
         // Rows of one trace are merged first: one may have the output and another the expected text.
         let compared = match (&record, self.merge_repeated) {
@@ -251,26 +268,18 @@ impl ScorePlan {
                 "embedded",
                 &columns,
                 ", max(position) FILTER (WHERE input_text IS NOT NULL) AS input_position, \
-                 max(position) FILTER (WHERE output_text IS NOT NULL) AS output_position",
+                 max(position) FILTER (WHERE output_text IS NOT NULL) AS output_position, \
+                 array_agg(position ORDER BY position) AS positions",
             );
             sql.push_str(&format!(", merged AS ({rows})"));
             from = "merged";
-            places = "input_position, output_position";
+            places = "input_position, output_position, positions";
         }
         let given = |signal: &str| match self.given_signals.iter().any(|s| s == signal) {
             true => format!("signals.\"{signal}\""),
             false => "CAST(NULL AS DOUBLE)".to_owned(),
         };
-        let gap = if self.coherence {
-            "coherence_gap(input_text, output_text)"
-        } else {
-            "CAST(NULL AS DOUBLE)"
-        };
-        let carried = if record.is_some() {
-            ", comparison_record"
-        } else {
-            ""
-        };
+        let carried = self.carried();
         let compared = match (&record, self.merge_repeated) {
             (Some(record), true) => format!(", {record} AS comparison_record"),
             _ => carried.to_owned(),
@@ -282,20 +291,37 @@ impl ScorePlan {
         };
         sql.push_str(&format!(
             ", joined AS (SELECT t.trace_id, {}, {places}, input_text, output_text{compared}{digests}, \
-               {} AS confidence, {} AS tool_correctness, {} AS given_coherence, {} AS given_loop_detection {join})",
+               {} AS confidence, {} AS tool_correctness, {} AS given_coherence, {} AS given_loop_detection{} {join})",
             COLUMNS.map(|c| format!("t.{c}")).join(", "),
             given("confidence"),
             given("tool_correctness"),
             given("coherence"),
             given("loop_detection"),
+            self.span_signals
+                .iter()
+                .map(|name| format!(", {} AS given_{name}", given(name)))
+                .collect::<String>(),
         ));
-        let loops = match self.loop_detection {
-            true => {
-                "CASE WHEN session_id IS NOT NULL THEN loop_record(output_text) OVER \
-                 (PARTITION BY session_id, project_id ORDER BY started_at, started_at_nanos, trace_id) END"
-            }
-            false => "CAST(NULL AS BYTEA)",
-        };
+        sql
+    }
+
+    /// `comparison_record`, where there is one, as rows carry it on.
+    fn carried(&self) -> &'static str {
+        match self.comparing.iter().any(Option::is_some) {
+            true => ", comparison_record",
+            false => "",
+        }
+    }
+
+    /// The second half: the rest of a query over `walked`.
+    fn scored_rows(&self) -> String {
+        let labels = COLUMNS[1..].join(", ");
+        let carried = self.carried();
+        let digests: String = self
+            .digests
+            .read()
+            .map(|name| format!(", {name}"))
+            .collect();
         let coherence = match self.coherence {
             true => "coalesce(given_coherence, coherence_of_gap(coherence_gap))",
             false => "given_coherence",
@@ -314,20 +340,34 @@ impl ScorePlan {
             ),
             false => String::new(),
         };
+        let listed = match self.merge_repeated {
+            true => ", positions",
+            false => "",
+        };
         let stuck_record = match self.digests.of_sessions {
             true => ", stuck_record",
             false => "",
         };
-        sql.push_str(&format!(
-            ", looped AS (SELECT *, {loops} AS loop_record{stuck} FROM joined), \
-             gaps AS (SELECT *, {gap} AS coherence_gap FROM looped) \
-             SELECT trace_id, {SHOWN_ID}, {labels}, input_position, output_position, coherence_gap, loop_record{carried}{digests}{stuck_record}, \
+        let of_spans: String = self
+            .span_signals
+            .iter()
+            .map(|name| {
+                format!(
+                    ", coalesce(given_{name}, signal_{name}({}, {}, {})) AS {name}, given_{name} IS NOT NULL AS {name}_given",
+                    digest(self.digests.spans, "span_digest"),
+                    digest(self.digests.output, "output_digest"),
+                    digest(self.digests.of_sessions, "stuck_record"),
+                )
+            })
+            .collect();
+        format!(
+            "looped AS (SELECT *{stuck} FROM walked) \
+             SELECT trace_id, {SHOWN_ID}, {labels}, input_position, output_position{listed}, coherence_gap, loop_record{carried}{digests}{stuck_record}, \
                confidence, coalesce(given_loop_detection, loop_score(loop_record)) AS loop_detection, \
                tool_correctness, {coherence} AS coherence, \
-               given_coherence IS NOT NULL AS coherence_given, given_loop_detection IS NOT NULL AS loop_detection_given \
-             FROM gaps ORDER BY {SESSION_ORDER}"
-        ));
-        sql
+               given_coherence IS NOT NULL AS coherence_given, given_loop_detection IS NOT NULL AS loop_detection_given{of_spans} \
+             FROM looped ORDER BY {SESSION_ORDER}"
+        )
     }
 }
 
@@ -340,6 +380,8 @@ pub struct SessionPlan {
     pub consistency: bool,
     /// Signals that every trace should have; those that some lack are counted.
     pub expected: Vec<String>,
+    /// Signals of spans, which the traces have columns for.
+    pub span_signals: Vec<&'static str>,
 }
 
 impl SessionPlan {
@@ -361,9 +403,21 @@ impl SessionPlan {
         state.config_mut().options_mut().execution.target_partitions = 1;
         let context = SessionContext::new_with_state(state);
         context.register_table("scored", traces)?;
+        let of_spans: String = match self.span_signals.is_empty() {
+            true => String::new(),
+            false => SPAN_SIGNALS
+                .iter()
+                .map(|name| match self.span_signals.contains(name) {
+                    true => format!(", {name}"),
+                    false => ", CAST(NULL AS DOUBLE)".to_owned(),
+                })
+                .collect(),
+        };
         let metric = |wanted: bool, name: &str| match wanted {
             true => {
-                format!("{name}(confidence, loop_detection, tool_correctness, coherence, shown_id)")
+                format!(
+                    "{name}(confidence, loop_detection, tool_correctness, coherence, shown_id{of_spans})"
+                )
             }
             false => "NULL".to_owned(),
         };

@@ -1,7 +1,7 @@
 //! `FROM 'file.parquet'`: files, folders and globs as tables.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use datafusion::catalog::{
@@ -16,15 +16,23 @@ use datafusion::datasource::listing::{
 use datafusion::error::{DataFusionError, Result};
 use datafusion::prelude::SessionContext;
 
+use crate::store::{Fetched, fetched, is_address};
 use crate::trace::{SourceFormat, discover};
 
 /// Looks at a file before it is read; says what is wrong with it.
 pub type CheckFile = Arc<dyn Fn(&Path) -> std::result::Result<(), String> + Send + Sync>;
 
+/// Makes a file of nightmill's own columns of what a path names; none where it is read as it is. Says what is wrong with it.
+pub type MakeTable =
+    Arc<dyn Fn(&str) -> std::result::Result<Option<PathBuf>, String> + Send + Sync>;
+
 /// Resolves names that are no tables as paths, by the rules of the other commands.
 pub struct FilesAsTables {
     context: SessionContext,
     check: Option<CheckFile>,
+    /// Rows of Delta tables, for as long as there is the session.
+    brought: Mutex<Vec<Fetched>>,
+    make: Option<MakeTable>,
 }
 
 impl std::fmt::Debug for FilesAsTables {
@@ -36,9 +44,20 @@ impl std::fmt::Debug for FilesAsTables {
 impl FilesAsTables {
     /// A session in which a quoted path is a table. With a check, every file must pass it.
     pub fn enable(context: SessionContext, check: Option<CheckFile>) -> SessionContext {
+        Self::enable_making(context, check, None)
+    }
+
+    /// The same, and files of other formats are made into tables by `make` first.
+    pub fn enable_making(
+        context: SessionContext,
+        check: Option<CheckFile>,
+        make: Option<MakeTable>,
+    ) -> SessionContext {
         let factory = Arc::new(Self {
             context: context.clone(),
             check,
+            brought: Mutex::default(),
+            make,
         });
         let list: Arc<dyn CatalogProviderList> = Arc::new(DynamicFileCatalog::new(
             Arc::clone(context.state().catalog_list()),
@@ -50,6 +69,25 @@ impl FilesAsTables {
             .build()
             .into()
     }
+
+    /// A path as it is, or where the rows of the Delta table are that it names.
+    fn brought(&self, path: &str) -> Result<String> {
+        if is_address(path) {
+            return Ok(path.to_owned());
+        }
+        let bring = || fetched(vec![path.to_owned()], true);
+        // Bringing waits in a runtime of its own, which one that plans a query can't.
+        let brought = std::thread::scope(|scope| scope.spawn(bring).join());
+        let brought = brought.map_err(|_| {
+            DataFusionError::Execution(format!("`{path}`: the table could not be read"))
+        })?;
+        let brought = brought.map_err(super::external)?;
+        let local = brought.paths.first().map_or(path, String::as_str);
+        let local = local.to_owned();
+        let mut all = self.brought.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(brought);
+        Ok(local)
+    }
 }
 
 #[async_trait]
@@ -59,7 +97,13 @@ impl UrlTableFactory for FilesAsTables {
         if !looks_like_path {
             return Ok(None);
         }
-        let files = discover(&[path.to_owned()], None).map_err(super::external)?;
+        let local = self.brought(path)?;
+        let made = match &self.make {
+            None => None,
+            Some(make) => make(&local).map_err(DataFusionError::Plan)?,
+        };
+        let read = made.map_or(local, |made| made.display().to_string());
+        let files = discover(&[read], None).map_err(super::external)?;
         let Some(first) = files.first() else {
             return Ok(None);
         };

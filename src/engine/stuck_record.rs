@@ -4,7 +4,7 @@ use crate::metric::stuck::Stuck;
 
 /// What the steps of a session come to at a trace of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct StuckRecord {
+pub(super) struct StuckRecord {
     /// How stuck the session is; none before there are two steps.
     pub stuck: Option<Stuck>,
     /// Tool calls of the trace that the session has seen before.
@@ -27,7 +27,7 @@ pub(super) fn pack_stuck_record(record: &StuckRecord) -> Vec<u8> {
 }
 
 /// Unpacks a cell of the plan's `stuck_record` column; none if the bytes are no record.
-pub fn unpack_stuck_record(bytes: &[u8]) -> Option<StuckRecord> {
+pub(super) fn unpack_stuck_record(bytes: &[u8]) -> Option<StuckRecord> {
     let (repeated, rest) = bytes.split_first_chunk::<8>()?;
     let repeated_calls = usize::try_from(u64::from_le_bytes(*repeated)).ok()?;
     if rest.is_empty() {

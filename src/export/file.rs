@@ -73,7 +73,7 @@ pub fn write_file(
             "is there already; choose another --out, or add --overwrite".into(),
         ));
     }
-    let temporary = NamedTempFile::new_in(folder).map_err(|e| wrong(e.to_string()))?;
+    let temporary = temporary_for(out, folder).map_err(|e| wrong(e.to_string()))?;
     let buffered = BufWriter::new(temporary);
     let mut writing = match system.wire(form) {
         Some(wire) => Form::Lines(wire, buffered),
@@ -108,6 +108,33 @@ pub fn write_file(
         no_place,
         ..Exported::default()
     })
+}
+
+/// What the names of unfinished files go on with.
+const PART: &str = ".nightmill-part-";
+
+/// A file beside the one to write, which becomes it. It is held by a lock: those that nobody holds were left by processes
+/// that were killed, and go.
+fn temporary_for(out: &Path, folder: &Path) -> std::io::Result<NamedTempFile> {
+    let name = out.file_name().unwrap_or_default().to_string_lossy();
+    let prefix = format!(".{name}{PART}");
+    for entry in std::fs::read_dir(folder)?.flatten() {
+        let is_part = entry.file_name().to_string_lossy().starts_with(&prefix);
+        let path = entry.path();
+        let made = entry.metadata().and_then(|of| of.modified());
+        let age = made.ok().and_then(|made| made.elapsed().ok());
+        // A young one may be about to be locked.
+        let is_old = age.is_some_and(|age| age > std::time::Duration::from_secs(60));
+        let is_free = || std::fs::File::open(&path).is_ok_and(|file| file.try_lock().is_ok());
+        if is_part && is_old && is_free() {
+            let _ = std::fs::remove_file(&path);
+        }
+    }
+    let temporary = tempfile::Builder::new()
+        .prefix(&prefix)
+        .tempfile_in(folder)?;
+    temporary.as_file().lock()?;
+    Ok(temporary)
 }
 
 /// Temporary files are for their owner alone; this one is a result like others.

@@ -2,6 +2,9 @@
 //!
 //! The id of a score is chosen by whoever makes it: a second score of the same id replaces the first. Events have ids of
 //! their own, by which Langfuse drops what it was sent twice; a score that changed is another event.
+//!
+//! Langfuse calls the endpoint for batches legacy and keeps it; `scores` takes one score a request, which for a hundred
+//! thousand of them is a hundred times as many requests.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -76,6 +79,13 @@ impl Wire for Langfuse {
 
     fn faults(&self, answer: &Value, bodies: &[&Value]) -> Faults {
         let mut faults = Faults::default();
+        let mut named = vec![false; bodies.len()];
+        for taken in answer["successes"].as_array().into_iter().flatten() {
+            let place = bodies.iter().position(|body| taken["id"] == event_id(body));
+            if let Some(named) = place.and_then(|at| named.get_mut(at)) {
+                *named = true;
+            }
+        }
         for error in answer["errors"].as_array().into_iter().flatten() {
             let said = ["message", "error"]
                 .iter()
@@ -86,13 +96,24 @@ impl Wire for Langfuse {
                 said.unwrap_or("no reason")
             );
             match bodies.iter().position(|body| error["id"] == event_id(body)) {
-                Some(at) => faults.at.push((at, message)),
-                None => {
-                    faults.unplaced += 1;
-                    faults.message = Some(message);
+                Some(at) => {
+                    if let Some(named) = named.get_mut(at) {
+                        *named = true;
+                    }
+                    match error["status"].as_u64() {
+                        Some(429 | 500..) => faults.again.push((at, message)),
+                        _ => faults.at.push((at, message)),
+                    }
                 }
+                // Whose fault it is can't be said; the score that it is of is in no list of those that were taken.
+                None => faults.message = Some(message),
             }
         }
+        let silent = named.iter().enumerate().filter(|(_, named)| !**named);
+        let why = faults.message.clone().unwrap_or_else(|| {
+            "the answer names it neither among what was taken nor among the errors".into()
+        });
+        faults.at.extend(silent.map(|(at, _)| (at, why.clone())));
         faults
     }
 
@@ -111,7 +132,7 @@ impl Wire for Langfuse {
         let (public, secret) = (key("LANGFUSE_PUBLIC_KEY")?, key("LANGFUSE_SECRET_KEY")?);
         let from_variables = first_of(
             variable,
-            &["LANGFUSE_HOST", "LANGFUSE_BASE_URL", "LANGFUSE_BASEURL"],
+            &["LANGFUSE_BASE_URL", "LANGFUSE_BASEURL", "LANGFUSE_HOST"],
         );
         let url = url.map(str::to_owned).or(from_variables);
         let pair = STANDARD.encode(format!("{public}:{secret}"));
@@ -203,6 +224,20 @@ mod tests {
             json!({"successes": [], "errors": [{"id": id, "status": 400, "message": "bad value"}]});
         let faults = Langfuse.faults(&answer, &[&body]);
         assert_eq!(faults.at, [(0, "status 400: bad value".to_owned())]);
+        let answer =
+            json!({"successes": [], "errors": [{"id": id, "status": 503, "message": "later"}]});
+        let faults = Langfuse.faults(&answer, &[&body]);
+        assert_eq!(faults.again, [(0, "status 503: later".to_owned())]);
+        assert_eq!(faults.at, []);
+        for silent in [
+            json!({"successes": [], "errors": []}),
+            json!({"successes": [{"id": "other", "status": 201}]}),
+            Value::Null,
+        ] {
+            let faults = Langfuse.faults(&silent, &[&body]);
+            assert_eq!(faults.at.len(), 1, "{silent}");
+            assert!(faults.at[0].1.contains("neither"), "{silent}");
+        }
         let answer = json!({"successes": [{"id": id, "status": 201}], "errors": []});
         assert_eq!(Langfuse.faults(&answer, &[&body]), Faults::default());
     }

@@ -9,7 +9,7 @@ use super::ExportError;
 use super::score::{Annotator, Level, Score, hex_id};
 use super::stored_scores::RunFacts;
 use super::wire::{Account, Variable, Wire, first_of, missing};
-use crate::judge::{Endpoint, Verb};
+use crate::judge::Verb;
 
 const CLOUD: &str = "https://api.smith.langchain.com";
 
@@ -40,6 +40,12 @@ impl Wire for LangSmith {
                 "metadata": metadata,
             },
         });
+        // LangSmith's own exports name the project by its id, and feedback is found sooner by it.
+        if let Some(project) = score.project_id.as_deref()
+            && hex_id(project).is_some()
+        {
+            body["session_id"] = json!(project);
+        }
         if let Some(number) = score.scored.number() {
             body["score"] = json!(number);
         }
@@ -73,16 +79,11 @@ impl Wire for LangSmith {
         let url = url.map(str::to_owned).or(from_variables);
         let mut headers = vec![("x-api-key".to_owned(), key)];
         let workspace = variable("LANGSMITH_WORKSPACE_ID");
-        if let Some(workspace) = &workspace {
-            headers.push(("x-tenant-id".into(), workspace.clone()));
-        }
-        Ok(Account {
-            endpoint: Endpoint {
-                url: url.unwrap_or_else(|| CLOUD.into()),
-                headers,
-            },
-            project: workspace.unwrap_or_default(),
-        })
+        headers.extend(workspace.map(|workspace| ("x-tenant-id".to_owned(), workspace)));
+        Ok(Account::of_headers(
+            url.as_deref().unwrap_or(CLOUD),
+            headers,
+        ))
     }
 }
 

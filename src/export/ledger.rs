@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const TABLES: &str = "CREATE TABLE IF NOT EXISTS sent (
     endpoint TEXT NOT NULL,
     id TEXT NOT NULL,
-    -- Of what the score said; null while it is not known whether it arrived.
+    -- Of what the score said.
     digest TEXT,
     PRIMARY KEY (endpoint, id)
 ) WITHOUT ROWID;";
@@ -29,8 +29,6 @@ pub(super) enum Known {
     New,
     /// It has arrived as it is.
     Sent,
-    /// It may have arrived.
-    Doubted,
 }
 
 /// A ledger of exports.
@@ -44,7 +42,13 @@ pub(super) struct SentLedger {
 impl SentLedger {
     /// Opens a ledger, or makes one.
     pub fn open(path: &Path, endpoint: &str) -> Result<Self, ExportError> {
-        let wrong = |e: rusqlite::Error| ExportError::file(path, format!("export ledger: {e}"));
+        let wrong = |e: rusqlite::Error| {
+            let advice = "it should be a file of nightmill on a local disk; name another with --export-ledger";
+            ExportError::file(
+                path,
+                format!("the ledger of exports can't be opened: {e}; {advice}"),
+            )
+        };
         if let Some(folder) = path
             .parent()
             .filter(|folder| !folder.as_os_str().is_empty())
@@ -89,17 +93,15 @@ impl SentLedger {
             .query_row((&self.endpoint, id), |row| row.get(0))
             .optional()?;
         Ok(match found {
-            None => Known::New,
-            Some(None) => Known::Doubted,
             Some(Some(sent)) if sent == digest => Known::Sent,
-            Some(Some(_)) => Known::New,
+            _ => Known::New,
         })
     }
 
-    /// Notes scores with what they said; without a digest, that they may arrive now. All or none.
+    /// Notes scores with what they said. All or none.
     pub fn note<'s>(
         &mut self,
-        scores: impl IntoIterator<Item = (&'s str, Option<&'s str>)>,
+        scores: impl IntoIterator<Item = (&'s str, &'s str)>,
     ) -> Result<(), rusqlite::Error> {
         let change = self.connection.transaction()?;
         {
@@ -110,21 +112,6 @@ impl SentLedger {
             for (id, digest) in scores {
                 statement.execute((&self.endpoint, id, digest))?;
             }
-        }
-        change.commit()
-    }
-
-    /// Forgets scores that certainly did not arrive.
-    pub fn forget<'s>(
-        &mut self,
-        ids: impl IntoIterator<Item = &'s str>,
-    ) -> Result<(), rusqlite::Error> {
-        let change = self.connection.transaction()?;
-        for id in ids {
-            change.execute(
-                "DELETE FROM sent WHERE endpoint = ?1 AND id = ?2",
-                (&self.endpoint, id),
-            )?;
         }
         change.commit()
     }
@@ -140,15 +127,13 @@ mod tests {
         let path = folder.path().join("new/exports.db");
         let mut ledger = SentLedger::open(&path, "http://a/").unwrap();
         assert_eq!(ledger.known("1", "x").unwrap(), Known::New);
-        ledger.note([("1", None), ("2", Some("x"))]).unwrap();
-        assert_eq!(ledger.known("1", "x").unwrap(), Known::Doubted);
-        ledger.note([("1", Some("x"))]).unwrap();
+        ledger.note([("1", "y"), ("2", "x")]).unwrap();
+        assert_eq!(ledger.known("1", "x").unwrap(), Known::New);
+        ledger.note([("1", "x")]).unwrap();
         drop(ledger);
-        let mut ledger = SentLedger::open(&path, "http://a/").unwrap();
+        let ledger = SentLedger::open(&path, "http://a/").unwrap();
         assert_eq!(ledger.known("1", "x").unwrap(), Known::Sent);
         assert_eq!(ledger.known("1", "y").unwrap(), Known::New);
-        ledger.forget(["1"]).unwrap();
-        assert_eq!(ledger.known("1", "x").unwrap(), Known::New);
         let other = SentLedger::open(&path, "http://b/").unwrap();
         assert_eq!(other.known("2", "x").unwrap(), Known::New);
     }

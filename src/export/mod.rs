@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Every score has an id that is made of what it is: what computed it, whom it is about, and its metric. So the same score
-//! has the same id in every export, and a system that takes it in again keeps one.
+//! has the same id in every export, and a system that takes it in again keeps one. `README.md` here has the rules.
 
 mod file;
 mod langfuse;
@@ -55,17 +55,6 @@ pub enum System {
 }
 
 impl System {
-    /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::Langfuse,
-        Self::Phoenix,
-        Self::LangSmith,
-        Self::Otel,
-        Self::PandaProbe,
-        Self::Csv,
-        Self::Parquet,
-    ];
-
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
@@ -123,6 +112,11 @@ pub struct Exported {
     pub already: u64,
     /// Scores that it refused.
     pub refused: u64,
+    /// Scores of traces and sessions that it does not have.
+    pub not_there: u64,
+    /// The first of these traces and sessions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub first_not_there: Vec<String>,
     /// Why it refused the first of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_refusal: Option<String>,
@@ -135,7 +129,7 @@ pub struct Exported {
 impl Exported {
     /// Whether every score of the run that was chosen has arrived.
     pub fn is_whole(&self) -> bool {
-        self.refused == 0 && self.no_place.is_empty()
+        self.refused == 0 && self.not_there == 0 && self.no_place.is_empty()
     }
 }
 

@@ -1,7 +1,8 @@
 //! OpenTelemetry: OTLP over HTTP as JSON. Ended spans are never changed, so that each score is a span of its own, of kind
 //! `EVALUATOR`, which names its target by its one span link (a trace) or by `session.id`, as OpenInference says.
 //!
-//! A run knows no span ids. The link's trace id names the target; its span id is made of that.
+//! A run knows no span ids. The link's trace id names the target; its span id is made of that, and is no span there.
+//! A score that changed is another span, with the identifier of the first.
 
 use serde_json::{Value, json};
 
@@ -9,7 +10,6 @@ use super::score::{Level, Score, hash_of, hex_id, hex_of};
 use super::stored_scores::RunFacts;
 use super::wire::{Account, Faults, Variable, Wire};
 use super::{ExportError, OtelForm};
-use crate::judge::Endpoint;
 
 const LOCAL: &str = "http://localhost:4318";
 const TRACES: &str = "/v1/traces";
@@ -49,7 +49,11 @@ impl Wire for Otel {
                 "attributes": evaluation(score),
             })),
         }
-        let span = hash_of([Some("carrier"), Some(score.id.as_str())]);
+        let span = hash_of([
+            Some("carrier"),
+            Some(score.id.as_str()),
+            Some(score.digest.as_str()),
+        ]);
         Ok(json!({
             "traceId": hex_of(&hash_of([Some("carriers"), Some(score.id.as_str())])),
             "spanId": &hex_of(&span)[..16],
@@ -93,6 +97,7 @@ impl Wire for Otel {
         let text = rejected.as_str().and_then(|text| text.parse().ok());
         Faults {
             at: Vec::new(),
+            again: Vec::new(),
             unplaced: rejected.as_u64().or(text).unwrap_or(0),
             message: partial["errorMessage"].as_str().map(str::to_owned),
         }
@@ -122,13 +127,7 @@ impl Wire for Otel {
             headers.retain(|(known, _)| !known.eq_ignore_ascii_case(&name));
             headers.push((name, value));
         }
-        Ok(Account {
-            endpoint: Endpoint {
-                url: url.to_owned(),
-                headers,
-            },
-            project: String::new(),
-        })
+        Ok(Account::of_headers(url, headers))
     }
 }
 
@@ -249,6 +248,13 @@ mod tests {
             "EVALUATOR"
         );
         assert_eq!(span, ANNOTATIONS.body(&example(), &facts()).unwrap());
+        let changed = Score {
+            digest: "d2".into(),
+            ..example()
+        };
+        let changed = ANNOTATIONS.body(&changed, &facts()).unwrap();
+        assert_ne!(changed["spanId"], span["spanId"]);
+        assert_eq!(changed["traceId"], span["traceId"]);
         let line = ANNOTATIONS.line(span.clone());
         assert_eq!(
             line["resourceSpans"][0]["scopeSpans"][0]["spans"],

@@ -1,5 +1,6 @@
 //! PandaProbe: trace scores, one a request. It chooses their ids, so that a second one of the same would stand beside the
-//! first: what may have arrived is looked for by the id that is in its metadata before it is sent again.
+//! first: each is looked for by the id that is in its metadata before it is sent, and one that changed is updated.
+//! PandaProbe takes every update for one by a person, and then calls the score's source `ANNOTATION`.
 
 use serde_json::{Value, json};
 
@@ -7,7 +8,7 @@ use super::ExportError;
 use super::score::{Annotator, Level, Score, hex_id};
 use super::stored_scores::RunFacts;
 use super::wire::{Account, Variable, Wire, missing};
-use crate::judge::Endpoint;
+use crate::judge::Seen;
 
 const CLOUD: &str = "https://api.pandaprobe.com";
 
@@ -55,12 +56,27 @@ impl Wire for PandaProbe {
         ))
     }
 
-    fn is_seen(&self, body: &Value, there: &Value) -> bool {
-        let items = there["items"].as_array().into_iter().flatten();
+    fn seen(&self, body: &Value, there: &Value) -> Seen {
         let wanted = &body["metadata"];
-        items.map(|item| &item["metadata"]).any(|metadata| {
-            metadata["score_id"] == wanted["score_id"] && metadata["digest"] == wanted["digest"]
-        })
+        let items = there["items"].as_array().into_iter().flatten();
+        let mut same = items.filter(|item| item["metadata"]["score_id"] == wanted["score_id"]);
+        if same
+            .clone()
+            .any(|item| item["metadata"]["digest"] == wanted["digest"])
+        {
+            return Seen::Yes;
+        }
+        match same.find_map(|item| item["id"].as_str()) {
+            None => Seen::No,
+            Some(id) => Seen::Earlier {
+                path: format!("evaluations/trace-scores/{id}"),
+                body: json!({
+                    "value": body["value"],
+                    "reason": body.get("reason").unwrap_or(&json!("")),
+                    "metadata": wanted,
+                }),
+            },
+        }
     }
 
     fn account(&self, url: Option<&str>, variable: Variable<'_>) -> Result<Account, ExportError> {
@@ -74,16 +90,14 @@ impl Wire for PandaProbe {
         let url = url
             .map(str::to_owned)
             .or_else(|| variable("PANDAPROBE_ENDPOINT"));
-        Ok(Account {
-            endpoint: Endpoint {
-                url: url.unwrap_or_else(|| CLOUD.into()),
-                headers: vec![
-                    ("X-API-Key".into(), key),
-                    ("X-Project-Name".into(), project.clone()),
-                ],
-            },
-            project,
-        })
+        let headers = vec![
+            ("X-API-Key".into(), key),
+            ("X-Project-Name".into(), project),
+        ];
+        Ok(Account::of_headers(
+            url.as_deref().unwrap_or(CLOUD),
+            headers,
+        ))
     }
 }
 
@@ -122,12 +136,20 @@ mod tests {
     #[test]
     fn what_has_arrived_is_known_by_its_metadata() {
         let body = PandaProbe.body(&example(), &facts()).unwrap();
-        let there = json!({"items": [{"metadata": {}}, {"metadata": body["metadata"]}]});
-        assert!(PandaProbe.is_seen(&body, &there));
+        let there =
+            json!({"items": [{"metadata": {}}, {"id": "u-1", "metadata": body["metadata"]}]});
+        assert_eq!(PandaProbe.seen(&body, &there), Seen::Yes);
         let mut older = there.clone();
         older["items"][1]["metadata"]["digest"] = json!("d0");
-        assert!(!PandaProbe.is_seen(&body, &older));
-        assert!(!PandaProbe.is_seen(&body, &Value::Null));
+        let Seen::Earlier { path, body: update } = PandaProbe.seen(&body, &older) else {
+            panic!("{older}")
+        };
+        assert_eq!(path, "evaluations/trace-scores/u-1");
+        assert_eq!(
+            update,
+            json!({"value": "0.75", "reason": "It answers.", "metadata": body["metadata"]})
+        );
+        assert_eq!(PandaProbe.seen(&body, &Value::Null), Seen::No);
         assert_eq!(
             PandaProbe.where_seen(&body).unwrap(),
             "evaluations/trace-scores?trace_id=80f198ee56343ba864fe8b2a57d3eff7&name=coherence&limit=200"

@@ -1,12 +1,13 @@
 //! Phoenix: annotations of traces and sessions. One of the same name, target and identifier replaces the one before.
+//!
+//! They go to its REST API. Its endpoint for spans takes protobuf alone, and is no place for `--to otel`.
 
 use serde_json::{Map, Value, json};
 
 use super::ExportError;
 use super::score::{Level, Score};
 use super::stored_scores::RunFacts;
-use super::wire::{Account, Variable, Wire, first_of};
-use crate::judge::Endpoint;
+use super::wire::{Account, Variable, Wire};
 
 const LOCAL: &str = "http://localhost:6006";
 
@@ -52,8 +53,9 @@ impl Wire for Phoenix {
     }
 
     fn account(&self, url: Option<&str>, variable: Variable<'_>) -> Result<Account, ExportError> {
-        let from_variables = first_of(variable, &["PHOENIX_COLLECTOR_ENDPOINT", "PHOENIX_HOST"]);
-        let url = url.map(str::to_owned).or(from_variables);
+        let collector = || variable("PHOENIX_COLLECTOR_ENDPOINT");
+        let url = url.map(str::to_owned).or_else(collector);
+        let url = url.or_else(|| host(variable));
         let url = url.unwrap_or_else(|| LOCAL.into());
         // The collector's variable may name where spans go.
         let url = url.trim_end_matches('/').trim_end_matches("/v1/traces");
@@ -62,14 +64,29 @@ impl Wire for Phoenix {
             headers.retain(|(name, _)| !name.eq_ignore_ascii_case("authorization"));
             headers.push(("Authorization".into(), format!("Bearer {key}")));
         }
-        Ok(Account {
-            endpoint: Endpoint {
-                url: url.to_owned(),
-                headers,
-            },
-            project: String::new(),
-        })
+        Ok(Account::of_headers(url, headers))
     }
+}
+
+/// `PHOENIX_HOST` is the name of a host, with `PHOENIX_PORT` beside it, or a URL.
+fn host(variable: Variable<'_>) -> Option<String> {
+    let host = variable("PHOENIX_HOST")?;
+    if host.contains("://") {
+        return Some(host);
+    }
+    // Where a server listens on all addresses, it is found at this one.
+    let host = match host.as_str() {
+        "0.0.0.0" | "::" | "[::]" => "localhost".to_owned(),
+        bare if bare.matches(':').count() > 1 && !bare.starts_with('[') => format!("[{bare}]"),
+        _ => host,
+    };
+    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| {
+        !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    Some(match (has_port, variable("PHOENIX_PORT")) {
+        (true, _) => format!("http://{host}"),
+        (false, port) => format!("http://{host}:{}", port.as_deref().unwrap_or("6006")),
+    })
 }
 
 #[cfg(test)]
@@ -117,6 +134,22 @@ mod tests {
         };
         let account = Phoenix.account(None, &variable).unwrap();
         assert_eq!(account.endpoint.url, "https://p.example");
+        for (host, port, url) in [
+            ("phoenix", None, "http://phoenix:6006"),
+            ("phoenix", Some("7000"), "http://phoenix:7000"),
+            ("phoenix:8000", Some("7000"), "http://phoenix:8000"),
+            ("0.0.0.0", None, "http://localhost:6006"),
+            ("::1", None, "http://[::1]:6006"),
+            ("https://p.example", Some("7000"), "https://p.example"),
+        ] {
+            let variable = |name: &str| match name {
+                "PHOENIX_HOST" => Some(host.to_owned()),
+                "PHOENIX_PORT" => port.map(str::to_owned),
+                _ => None,
+            };
+            let account = Phoenix.account(None, &variable).unwrap();
+            assert_eq!(account.endpoint.url, url);
+        }
         let headers = account.endpoint.headers;
         assert_eq!(
             headers,

@@ -2,24 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// What a score is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// One trace.
-    Trace,
-    /// One session.
-    Session,
-}
-
-impl Level {
-    /// Its name in the table `scores`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Trace => "trace",
-            Self::Session => "session",
-        }
-    }
-}
+pub use crate::metric::Level;
 
 /// Who made a score, in the words of OpenInference and Phoenix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +119,7 @@ impl Score {
             ("project_id", self.project_id.as_ref().map(|p| json!(p))),
             (
                 "details",
-                (!is_empty(&self.details)).then(|| self.details.clone()),
+                (!is_empty(&self.details)).then(|| brief(&self.details)),
             ),
         ];
         let present = members
@@ -144,6 +127,23 @@ impl Score {
             .filter_map(|(name, value)| Some((name.to_owned(), value?)));
         present.collect()
     }
+}
+
+/// Details of more bytes leave out what they say of each trace: a session may have thousands, and systems limit what they
+/// take. Tables have all of it.
+const MOST_DETAILS: usize = 8 << 10;
+const OF_TRACES: &str = "per_trace_signals";
+
+fn brief(details: &Value) -> Value {
+    let mut details = details.clone();
+    let is_long = details.get(OF_TRACES).is_some() && details.to_string().len() > MOST_DETAILS;
+    if let (true, Value::Object(members)) = (is_long, &mut details) {
+        let traces = members
+            .shift_remove(OF_TRACES)
+            .and_then(|traces| traces.as_object().map(Map::len));
+        members.insert(format!("{OF_TRACES}_left_out"), json!(traces));
+    }
+    details
 }
 
 fn is_empty(details: &Value) -> bool {
@@ -288,6 +288,23 @@ mod tests {
         ] {
             assert_eq!(hex_id(id), None, "{id}");
         }
+    }
+
+    #[test]
+    fn details_of_large_sessions_are_cut() {
+        let traces = |count: usize| -> Map<String, Value> {
+            let traces = (0..count).map(|at| (format!("trace-{at:04}"), json!({"step_risk": 0.5})));
+            traces.collect()
+        };
+        let with = |count| Score {
+            details: json!({"raw_risk": 0.5, "per_trace_signals": traces(count)}),
+            ..judged_example()
+        };
+        assert_eq!(with(3).metadata()["details"], with(3).details);
+        assert_eq!(
+            with(1000).metadata()["details"],
+            json!({"raw_risk": 0.5, "per_trace_signals_left_out": 1000})
+        );
     }
 
     #[test]

@@ -20,6 +20,8 @@ const LARGEST: usize = 2 << 20;
 const AHEAD: usize = 4;
 /// So many refusals, and not one score taken, are no matter of single scores.
 const REFUSALS: u64 = 20;
+/// So many targets that a system does not have are named.
+const NAMED: usize = 5;
 
 /// How scores are sent.
 #[derive(Clone, Debug)]
@@ -41,9 +43,10 @@ struct Ready {
     id: String,
     digest: String,
     level: Level,
+    /// Whom it is about.
+    target: String,
     body: Value,
     bytes: usize,
-    doubted: bool,
 }
 
 /// What came of a request, and of the pieces that it was taken apart into.
@@ -53,6 +56,8 @@ struct Delivered {
     taken: Vec<(String, String)>,
     /// Ids of what was refused, and why.
     refused: Vec<(String, String)>,
+    /// Targets of scores that the system does not have.
+    not_there: Vec<String>,
     /// Refusals that the system counts and does not name.
     unplaced: u64,
     message: Option<String>,
@@ -171,9 +176,9 @@ impl Sender<'_> {
             id: score.id.clone(),
             digest: score.digest.clone(),
             level: score.level,
+            target: score.target_id.clone(),
             bytes,
             body,
-            doubted: known == Known::Doubted,
         });
         Ok(())
     }
@@ -187,15 +192,6 @@ impl Sender<'_> {
     async fn flush(&mut self) -> Result<(), ExportError> {
         self.bytes = 0;
         let requests = requests(self.wire, std::mem::take(&mut self.waiting));
-        // Where a second body would be a second score: from here on it may arrive although nobody hears of it.
-        let all = requests.iter().flatten();
-        let doubts: Vec<&str> = all
-            .filter(|ready| self.wire.where_seen(&ready.body).is_some())
-            .map(|ready| ready.id.as_str())
-            .collect();
-        let keeps_doubts = !doubts.is_empty();
-        let noted = self.ledger.note(doubts.into_iter().map(|id| (id, None)));
-        noted.map_err(|e| self.unwritable(&e))?;
         let (wire, poster) = (self.wire, &self.poster);
         let deliveries = requests
             .into_iter()
@@ -204,13 +200,8 @@ impl Sender<'_> {
             futures::stream::iter(deliveries).buffer_unordered(self.sending.at_once);
         while let Some(delivered) = deliveries.next().await {
             let taken = delivered.taken.iter();
-            let taken = taken.map(|(id, digest)| (id.as_str(), Some(digest.as_str())));
-            let mut noted = self.ledger.note(taken);
-            if keeps_doubts && noted.is_ok() {
-                let refused = delivered.refused.iter().map(|(id, _)| id.as_str());
-                noted = self.ledger.forget(refused);
-            }
-            if let Err(error) = noted {
+            let taken = taken.map(|(id, digest)| (id.as_str(), digest.as_str()));
+            if let Err(error) = self.ledger.note(taken) {
                 let problem = format!("export ledger: {error}");
                 return Err(ExportError::file(&self.sending.ledger, problem));
             }
@@ -233,6 +224,12 @@ fn count(exported: &mut Exported, delivered: Delivered) -> Option<PostError> {
     let (taken, refused) = (delivered.taken.len() as u64, delivered.refused.len() as u64);
     exported.scores += taken.saturating_sub(delivered.unplaced);
     exported.refused += refused + delivered.unplaced;
+    exported.not_there += delivered.not_there.len() as u64;
+    for target in delivered.not_there {
+        if exported.first_not_there.len() < NAMED && !exported.first_not_there.contains(&target) {
+            exported.first_not_there.push(target);
+        }
+    }
     if exported.first_refusal.is_none() && exported.refused > 0 {
         let first = delivered.refused.into_iter().next().map(|(_, why)| why);
         exported.first_refusal = first.or(delivered.message);
@@ -277,31 +274,49 @@ fn requests(wire: &dyn Wire, mut waiting: Vec<Ready>) -> Vec<Vec<Ready>> {
 /// Sends a request. One that is refused is taken apart, until it is known which of its scores are at fault.
 async fn deliver(wire: &dyn Wire, poster: &Poster, request: Vec<Ready>) -> Delivered {
     let mut delivered = Delivered::default();
-    let mut parts = vec![request];
-    while let Some(mut part) = parts.pop() {
+    let mut parts = vec![(request, 1)];
+    while let Some((mut part, attempt)) = parts.pop() {
         match deliver_part(wire, poster, &part).await {
             Ok(answer) => {
                 let bodies: Vec<&Value> = part.iter().map(|ready| &ready.body).collect();
                 let faults = wire.faults(&answer, &bodies);
                 delivered.unplaced += faults.unplaced;
                 delivered.message = delivered.message.or(faults.message);
+                let goes_on = !faults.again.is_empty() && poster.rest(attempt).await;
+                let why_of = |faults: &[(usize, String)], at: usize| {
+                    let mut faults = faults.iter();
+                    let found = faults.find(|(place, _)| *place == at);
+                    found.map(|(_, why)| why.clone())
+                };
+                let mut rest = Vec::new();
                 for (at, ready) in part.into_iter().enumerate() {
-                    match faults.at.iter().find(|(place, _)| *place == at) {
-                        Some((_, why)) => delivered.refused.push((ready.id, why.clone())),
-                        None => delivered.taken.push((ready.id, ready.digest)),
+                    match (why_of(&faults.at, at), why_of(&faults.again, at)) {
+                        (None, None) => delivered.taken.push((ready.id, ready.digest)),
+                        (None, Some(_)) if goes_on => rest.push(ready),
+                        (Some(why), _) | (None, Some(why)) => {
+                            delivered.refused.push((ready.id, why));
+                        }
                     }
+                }
+                if !rest.is_empty() {
+                    parts.push((rest, attempt + 1));
                 }
             }
             Err(PostError::Refused {
                 status, message, ..
             }) if is_of_scores(wire, status) => match part.len() {
+                0 | 1 if status == 404 => {
+                    delivered.message = delivered.message.or(Some(message));
+                    let targets = part.into_iter().map(|ready| ready.target);
+                    delivered.not_there.extend(targets);
+                }
                 0 | 1 => {
                     let refused = part.into_iter().map(|ready| (ready.id, message.clone()));
                     delivered.refused.extend(refused);
                 }
                 length => {
                     let rest = part.split_off(length / 2);
-                    parts.extend([rest, part]);
+                    parts.extend([(rest, attempt), (part, attempt)]);
                 }
             },
             Err(error) => {
@@ -331,12 +346,10 @@ async fn deliver_part(
         return Ok(Value::Null);
     };
     let bodies: Vec<&Value> = part.iter().map(|ready| &ready.body).collect();
-    let found = |there: &Value| wire.is_seen(&first.body, there);
-    let check = wire.where_seen(&first.body).map(|path| Check {
-        path,
-        found: &found,
-        doubted: first.doubted,
-    });
+    let seen = |there: &Value| wire.seen(&first.body, there);
+    let check = wire
+        .where_seen(&first.body)
+        .map(|path| Check { path, seen: &seen });
     let request = wire.request(&bodies);
     let path = wire.path(first.level);
     let sent = poster.send(Verb::Post, &path, Some(&request), check.as_ref());

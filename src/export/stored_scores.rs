@@ -9,11 +9,13 @@ use serde_json::{Value, json};
 use super::ExportError;
 use super::score::{Annotator, Level, Score, Scored, hash_of, hex_of, uuid_of};
 use crate::history::StoredRun;
+use crate::history::import_scores::IMPORT;
 use crate::history::read_told;
 use crate::history::stored_table::{
     cell, flag, flags, for_each_batch, number, numbers_if_there, text, text_if_there, whole_number,
     whole_numbers,
 };
+use crate::metric::Method;
 use crate::output::score_rows::ANNOTATION;
 use crate::trace::canonical_trace_id;
 
@@ -62,34 +64,50 @@ pub(super) struct RunFacts {
     pub name: String,
     /// When it was finished.
     pub created_at: DateTime<Utc>,
-    /// What a score of a trace hangs on, beside its model.
-    trace_rules: String,
-    /// The same of a session.
-    session_rules: String,
+    /// Whether its scores came from elsewhere, and are as they were given.
+    imported: bool,
+    /// The rules that it computed by.
+    rules: Value,
 }
 
 impl RunFacts {
     /// What a run says of itself.
     pub fn of(run: &StoredRun) -> Result<Self, ExportError> {
         let (manifest, _) = read_told(&run.path)?;
-        let rules = &manifest["rules"];
-        // Neither where and when a run was made nor what else it computed makes another score of one.
-        let trace_rules = json!([rules["window"], rules["text_mode"]]);
-        let session_rules = json!([trace_rules, rules["weights"], rules["on_no_evaluable"]]);
         Ok(Self {
             name: run.name.clone(),
             created_at: run.created_at,
-            trace_rules: trace_rules.to_string(),
-            session_rules: session_rules.to_string(),
+            imported: manifest["command"] == IMPORT,
+            rules: manifest["rules"].clone(),
         })
     }
 
-    fn rules(&self, level: Level) -> &str {
-        match level {
-            Level::Trace => &self.trace_rules,
-            Level::Session => &self.session_rules,
+    /// The rules that a metric hangs on, beside its model. Neither where and when a run was made nor what else it computed
+    /// makes another score of one.
+    fn rules_of(&self, metric: &str) -> Value {
+        let rules = &self.rules;
+        match metric {
+            _ if self.imported => Value::Null,
+            "loop_detection" => rules["window"].clone(),
+            // What an output says is read by the text mode; where a model has read it, the model's columns have it.
+            "empty_output" | "stuck" => rules["text_mode"].clone(),
+            _ if is_folded(metric) => json!([rules["weights"], rules["on_no_evaluable"]]),
+            _ => Value::Null,
         }
     }
+}
+
+/// Whether a metric folds signals of traces.
+fn is_folded(metric: &str) -> bool {
+    crate::metric::find(metric).is_some_and(|metric| metric.method == Method::Aggregate)
+}
+
+/// The signals that a session's score was folded of, by the names of their risks in its details.
+fn signals_of(details: &Value) -> BTreeSet<&str> {
+    let traces = details["per_trace_signals"].as_object();
+    let signals = traces.into_iter().flat_map(|traces| traces.values());
+    let names = signals.filter_map(|signals| Some(signals.as_object()?.keys()));
+    names.flatten().map(String::as_str).collect()
 }
 
 /// Rows that have no value, by status.
@@ -267,22 +285,40 @@ impl Columns {
         };
         let known_as = known_as.unwrap_or_else(|| target_id.clone());
         let project_id = self.owned("project_id", row);
-        let hash = hash_of([
-            Some("nightmill score 1"),
-            Some(facts.rules(level)),
-            Some(annotator.name()),
-            model.as_deref(),
-            precision.as_deref(),
-            text_mode.as_deref(),
-            Some(level.name()),
-            project_id.as_deref(),
-            Some(known_as.as_str()),
-            Some(metric.as_str()),
-        ]);
+        let told = self.text("metadata", row).unwrap_or("{}");
+        let details: Value = serde_json::from_str(told).unwrap_or(Value::Null);
+        // What a person edited is still the score that was computed: it takes its place.
+        let made_by = match (&model, &precision) {
+            _ if facts.imported => annotator,
+            (Some(_), None) => Annotator::Llm,
+            _ => Annotator::Code,
+        };
+        let rules = facts.rules_of(&metric).to_string();
+        // Signals are folded without the model that made them, by `aggregate` as by `score`.
+        let folded = is_folded(&metric) && !facts.imported;
+        let signals = json!(signals_of(&details)).to_string();
+        let models = match folded {
+            true => [Some(signals.as_str()), None, None],
+            false => [model.as_deref(), precision.as_deref(), text_mode.as_deref()],
+        };
+        let hash = hash_of(
+            [
+                Some("nightmill score 2"),
+                Some(rules.as_str()),
+                Some(made_by.name()),
+            ]
+            .into_iter()
+            .chain(models)
+            .chain([
+                Some(level.name()),
+                project_id.as_deref(),
+                Some(known_as.as_str()),
+                Some(metric.as_str()),
+            ]),
+        );
         let threshold = number(&self.thresholds, row);
         let passed = self.passed.as_ref().and_then(|passed| flag(passed, row));
         let reason = self.owned("reason", row).unwrap_or_default();
-        let told = self.text("metadata", row).unwrap_or("{}");
         let environment = self.owned("environment", row);
         let evaluated_traces = whole_number(&self.evaluated, row);
         let numbers = json!([threshold, passed, evaluated_traces]).to_string();
@@ -292,6 +328,7 @@ impl Columns {
             Some(numbers.as_str()),
             Some(reason.as_str()),
             Some(told),
+            Some(annotator.name()),
             environment.as_deref(),
         ]);
         Ok(Some(Score {
@@ -306,7 +343,7 @@ impl Columns {
             threshold,
             passed,
             reason,
-            details: serde_json::from_str(told).unwrap_or(Value::Null),
+            details,
             evaluated_traces,
             environment,
             annotator,
@@ -322,8 +359,8 @@ pub(super) fn tests_facts() -> RunFacts {
     RunFacts {
         name: "run".into(),
         created_at: DateTime::UNIX_EPOCH + chrono::TimeDelta::seconds(1_767_225_600),
-        trace_rules: "[3]".into(),
-        session_rules: "[[3],1]".into(),
+        imported: false,
+        rules: json!({"window": 3, "text_mode": "content", "weights": {"coherence": 1.0}, "on_no_evaluable": "null"}),
     }
 }
 
@@ -342,6 +379,15 @@ mod tests {
     type Row = [Option<&'static str>; 8];
 
     fn scores(rows: &[Row], numbers: &[Option<f64>]) -> Vec<Result<Option<Score>, String>> {
+        scores_of(&facts(), rows, numbers, "{}")
+    }
+
+    fn scores_of(
+        facts: &RunFacts,
+        rows: &[Row],
+        numbers: &[Option<f64>],
+        details: &str,
+    ) -> Vec<Result<Option<Score>, String>> {
         let names = [
             "target_type",
             "target_id",
@@ -367,10 +413,12 @@ mod tests {
         ));
         let values: StringArray = rows.iter().map(|_| Some("True")).collect();
         columns.push(("value", Arc::new(values), true));
+        let details: StringArray = rows.iter().map(|_| Some(details)).collect();
+        columns.push(("metadata", Arc::new(details), true));
         let batch = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
         let columns = Columns::of(&batch).unwrap();
         (0..rows.len())
-            .map(|row| columns.score(row, columns.level(row)?, &facts()))
+            .map(|row| columns.score(row, columns.level(row)?, facts))
             .collect()
     }
 
@@ -404,6 +452,85 @@ mod tests {
         assert_eq!(found[0].id, found[3].id);
         assert_eq!(found[0].digest, found[1].digest);
         assert_ne!(found[0].digest, found[3].digest);
+    }
+
+    /// The id of a score of a metric in a run of these rules.
+    fn id_of(level: &'static str, metric: &'static str, rules: Value, details: &str) -> String {
+        let mut row = row("a", "SUCCESS");
+        (row[0], row[2]) = (Some(level), Some(metric));
+        let facts = RunFacts {
+            rules,
+            ..tests_facts()
+        };
+        let mut found = scores_of(&facts, &[row], &[Some(0.5)], details);
+        found.remove(0).unwrap().unwrap().id
+    }
+
+    #[test]
+    fn an_id_hangs_on_the_rules_that_change_its_metric_alone() {
+        let rules = |window: u32, text_mode: &str, weight: f64| {
+            json!({"window": window, "text_mode": text_mode, "weights": {"coherence": weight},
+                "on_no_evaluable": "null"})
+        };
+        let plain = rules(3, "content", 1.0);
+        let others = [
+            rules(5, "content", 1.0),
+            rules(3, "compat", 1.0),
+            rules(3, "content", 2.0),
+        ];
+        for (level, metric, changed_by) in [
+            ("trace", "coherence", [false, false, false]),
+            ("trace", "loop_detection", [true, false, false]),
+            ("trace", "stuck", [false, true, false]),
+            ("trace", "factuality", [false, false, false]),
+            ("session", "agent_reliability", [false, false, true]),
+            ("session", "conversation", [false, false, false]),
+        ] {
+            let id = id_of(level, metric, plain.clone(), "{}");
+            let changed = others
+                .clone()
+                .map(|other| id_of(level, metric, other, "{}") != id);
+            assert_eq!(changed, changed_by, "{metric}");
+        }
+    }
+
+    #[test]
+    fn a_sessions_id_hangs_on_its_signals_and_not_on_who_folds_them() {
+        let folded = |details: &str, model: Option<&'static str>| {
+            let mut row = row("s", "SUCCESS");
+            (row[0], row[2]) = (Some("session"), Some("agent_reliability"));
+            (row[6], row[7]) = (model, model);
+            let mut found = scores_of(&tests_facts(), &[row], &[Some(0.5)], details);
+            found.remove(0).unwrap().unwrap().id
+        };
+        let of = |risks: &str| format!("{{\"per_trace_signals\": {{\"t\": {risks}}}}}");
+        let one = of(r#"{"loop_risk": 0.1}"#);
+        assert_eq!(folded(&one, Some("mini")), folded(&one, None));
+        assert_eq!(
+            folded(&one, None),
+            folded(&of(r#"{"loop_risk": 0.9}"#), None)
+        );
+        let two = of(r#"{"loop_risk": 0.1, "confidence_risk": 0.2}"#);
+        assert_ne!(folded(&one, None), folded(&two, None));
+    }
+
+    #[test]
+    fn an_edited_score_keeps_its_id_and_an_imported_one_is_of_its_maker() {
+        let of = |imported: bool, source| {
+            let mut row = row("a", "SUCCESS");
+            row[4] = Some(source);
+            let facts = RunFacts {
+                imported,
+                ..tests_facts()
+            };
+            let mut found = scores_of(&facts, &[row], &[Some(0.5)], "{}");
+            found.remove(0).unwrap().unwrap()
+        };
+        let (made, edited) = (of(false, "AUTOMATED"), of(false, "ANNOTATION"));
+        assert_eq!(made.id, edited.id);
+        assert_eq!(edited.annotator, Annotator::Human);
+        assert_ne!(of(true, "AUTOMATED").id, of(true, "ANNOTATION").id);
+        assert_ne!(of(true, "ANNOTATION").id, edited.id);
     }
 
     #[test]

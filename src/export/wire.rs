@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::ExportError;
-use super::score::{Level, Score};
+use super::score::{Level, Score, hash_of, hex_of};
 use super::stored_scores::RunFacts;
-use crate::judge::{Endpoint, Verb};
+use crate::judge::{Endpoint, Seen, Verb};
 
 /// Reads a variable of the environment; none if it is not set, or blank.
 pub(super) type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -13,8 +13,26 @@ pub(super) type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// Where a system is, and which of its projects a key leads to.
 pub(super) struct Account {
     pub endpoint: Endpoint,
-    /// Tells the projects of one endpoint apart; no secret.
+    /// Tells the projects and accounts of one endpoint apart; no secret.
     pub project: String,
+}
+
+impl Account {
+    /// An account that is told from others by what its headers say: whose key it is decides where scores go.
+    pub fn of_headers(url: &str, headers: Vec<(String, String)>) -> Self {
+        let mut parts: Vec<String> = headers
+            .iter()
+            .map(|(name, value)| format!("{}: {value}", name.to_ascii_lowercase()))
+            .collect();
+        parts.sort();
+        Self {
+            project: hex_of(&hash_of(parts.iter().map(|part| Some(part.as_str())))),
+            endpoint: Endpoint {
+                url: url.to_owned(),
+                headers,
+            },
+        }
+    }
 }
 
 /// What was wrong with a request that was answered well.
@@ -22,6 +40,8 @@ pub(super) struct Account {
 pub(super) struct Faults {
     /// By place in the request, and in the system's words.
     pub at: Vec<(usize, String)>,
+    /// Those that may be taken later, in the same form.
+    pub again: Vec<(usize, String)>,
     /// Faults that the system counts and does not place.
     pub unplaced: u64,
     pub message: Option<String>,
@@ -74,8 +94,8 @@ pub(super) trait Wire: Send + Sync {
     }
 
     /// Whether the answer there holds the body.
-    fn is_seen(&self, _body: &Value, _there: &Value) -> bool {
-        false
+    fn seen(&self, _body: &Value, _there: &Value) -> Seen {
+        Seen::No
     }
 
     /// Where the system is: `url`, or what the environment says.

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::history::stored_table::{cell, number, numbers_if_there, text, trace_id};
 use crate::metric::agent_reliability::{FLAG_ABOVE, step_risk};
-use crate::metric::{SignalWeights, Signals, round4};
+use crate::metric::{SPAN_SIGNALS, SignalWeights, Signals, round4};
 
 /// What is known of an edited trace.
 #[derive(Debug, Default)]
@@ -104,6 +104,10 @@ impl TraceEdits {
         let signal = |name| numbers_if_there(batch, name);
         let (confidence, loops) = (signal("confidence")?, signal("loop_detection")?);
         let (tools, coherence) = (signal("tool_correctness")?, signal("coherence")?);
+        let mut of_spans = Vec::with_capacity(SPAN_SIGNALS.len());
+        for name in SPAN_SIGNALS {
+            of_spans.push(signal(name)?);
+        }
         let old_risks = signal("step_risk")?;
         let old_statuses = text(batch, "status")?;
         let old_flags = crate::history::stored_table::flags(batch, "flagged")?;
@@ -122,6 +126,7 @@ impl TraceEdits {
                 loop_detection: number(&loops, row),
                 tool_correctness: number(&tools, row),
                 coherence: number(&coherence, row),
+                of_spans: std::array::from_fn(|at| number(&of_spans[at], row)),
             };
             let risk = step_risk(&signals, &self.weights);
             risks.push(risk.map(round4));

@@ -1,5 +1,6 @@
 //! What is done with finished runs: listing and reading them, figures over them, comparing them, scores of people.
 
+pub(crate) mod chain;
 mod comparison_tables;
 mod edit_scores;
 mod edit_traces;
@@ -17,6 +18,7 @@ pub(crate) mod stored_run;
 pub(crate) mod stored_table;
 mod verify;
 
+pub(crate) use chain::{CARRIED, ChainRun, Continues, chain, continued_by, latest, made_in};
 pub use comparison_tables::{comparison_folder, write_comparison};
 pub use edit_scores::{Edit, Edited, edit_scores};
 pub use import_scores::{Imported, ScoresError, import_scores};

@@ -18,6 +18,7 @@ use crate::history::model_labels::ModelLabels;
 use crate::history::run_record::{Recorded, RunRecord};
 use crate::history::stored_table::{cell, for_each_batch, number, numbers, text, trace_id};
 use crate::history::verify::{check_file, check_manifest};
+use crate::output::RunError;
 use crate::output::directory::MANIFEST;
 use crate::output::table_folder::is_no_run;
 use crate::text::instant;
@@ -31,6 +32,11 @@ pub enum HistoryError {
     /// A path with no run in it.
     #[error("`{0}` is no run directory and holds none; name run directories, or a folder of them")]
     Nothing(PathBuf),
+    /// A run on another machine, where only local ones are read.
+    #[error(
+        "`{0}`: only `runs show` and `runs verify` read runs in buckets; copy the run here first, with any tool: it stays a run"
+    )]
+    Remote(PathBuf),
     /// A run directory without manifest.
     #[error(
         "`{0}` is not a finished run (it has no manifest.json); run it again, or move it away to go on without it"
@@ -57,6 +63,12 @@ impl HistoryError {
             file: file.to_owned(),
             problem: problem.to_string(),
         }
+    }
+}
+
+impl From<HistoryError> for RunError {
+    fn from(error: HistoryError) -> Self {
+        Self::Request(error.to_string())
     }
 }
 
@@ -192,7 +204,6 @@ struct StoredEnds {
 /// # Errors
 /// [`HistoryError::Nothing`] for a path that leads to no run.
 pub fn find_runs(paths: &[PathBuf]) -> Result<Vec<PathBuf>, HistoryError> {
-    let nothing = |path: &Path| HistoryError::Nothing(path.to_owned());
     let (mut found, mut known) = (Vec::new(), HashSet::new());
     for given in paths {
         // The name of `.` is the name of the folder that it means.
@@ -218,12 +229,19 @@ pub fn find_runs(paths: &[PathBuf]) -> Result<Vec<PathBuf>, HistoryError> {
     Ok(found)
 }
 
+/// What is said of a path with no run in it.
+fn nothing(path: &Path) -> HistoryError {
+    match path.to_string_lossy().contains("://") {
+        true => HistoryError::Remote(path.to_owned()),
+        false => HistoryError::Nothing(path.to_owned()),
+    }
+}
+
 /// The same with all runs below folders, however deep.
 ///
 /// # Errors
 /// As [`find_runs`].
 pub fn find_runs_below(paths: &[PathBuf]) -> Result<Vec<PathBuf>, HistoryError> {
-    let nothing = |path: &Path| HistoryError::Nothing(path.to_owned());
     let (mut found, mut known) = (Vec::new(), HashSet::new());
     for given in paths {
         let path = given.canonicalize().map_err(|_| nothing(given))?;

@@ -30,8 +30,15 @@ impl Given {
         for setting in SETTINGS {
             if setting.is_path() {
                 kept.change(setting.name, |path| {
-                    let whole = std::path::absolute(path.as_str().unwrap_or_default());
-                    if let Ok(whole) = whole {
+                    let given = path.as_str().unwrap_or_default();
+                    // An address means the same everywhere. The query of one may be a signature.
+                    if let Some((scheme, _)) = given.split_once("://") {
+                        if scheme.to_ascii_lowercase().starts_with("http") {
+                            *path = given.split('?').next().unwrap_or_default().into();
+                        }
+                        return;
+                    }
+                    if let Ok(whole) = std::path::absolute(given) {
                         *path = whole.display().to_string().into();
                     }
                 });
@@ -137,6 +144,13 @@ mod tests {
 
     #[test]
     fn paths_become_whole() {
+        for (given, kept) in [
+            ("s3://b/s.parquet", "s3://b/s.parquet"),
+            ("https://h/s.parquet?signature=x", "https://h/s.parquet"),
+        ] {
+            let given = Given::default().with("signals", given);
+            assert_eq!(given.recorded()["signals"], kept);
+        }
         let given = Given::of_toml("signals = \"s.parquet\"\nledger = \"l.db\"").unwrap();
         let record = given.recorded();
         for key in ["signals", "ledger"] {

@@ -20,6 +20,9 @@ pub struct RequestRecord {
     /// What chose the targets of the run; none if it took all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub targets: Option<TargetChoice>,
+    /// The run that it continued, a whole path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub continues: Option<String>,
     /// Whether the run made a report.
     pub report: bool,
     /// The files that the run read its traces, or turns, from, in its order.
@@ -109,6 +112,13 @@ impl RequestRecord {
         })
     }
 
+    /// The first of the files that was brought from another machine: what it is there now is not known here.
+    pub fn remote(&self) -> Option<&RecordedFile> {
+        let cases = self.tables.iter().flat_map(|tables| &tables.cases);
+        let mut files = self.files.iter().chain(cases);
+        files.find(|file| file.path.contains("://"))
+    }
+
     /// The first of the files that is not what it was.
     pub fn changed(&self) -> Option<&RecordedFile> {
         let cases = self.tables.iter().flat_map(|tables| &tables.cases);
@@ -149,5 +159,9 @@ mod tests {
             ..RequestRecord::default()
         };
         assert_eq!(of_cases.changed(), record.files.first());
+        assert_eq!(record.remote(), None);
+        let mut remote = record.clone();
+        remote.files[0].path = "s3://b/traces.jsonl".into();
+        assert_eq!(remote.remote(), remote.files.first());
     }
 }

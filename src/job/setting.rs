@@ -168,7 +168,7 @@ settings! {
         memory_limit("SIZE"): Option<Bytes>,
         /// Threads [default: all cores]
         threads("N"): Option<Count<1, 1024>>,
-        /// Replace an existing output
+        /// Replace an existing output; in a bucket, the old run goes before the new one is there
         overwrite(""): bool,
         /// Print the summary as JSON
         json(""): bool,
@@ -196,7 +196,8 @@ settings! {
     Scores {
         /// Signals computed elsewhere, by trace_id: confidence, tool_correctness, coherence, loop_detection
         signals("FILE"): Option<String>,
-        /// Signal weights of the session metrics: confidence=1.0,tool_correctness=0.5
+        /// Signal weights of the session metrics: confidence=1.0,tool_correctness=0.5; metrics of spans weigh 0 unless
+        /// given: stuck=0.5
         weights("SIGNAL=WEIGHT,..."): Option<Numbers>,
         /// Thresholds: coherence=0.6
         threshold("METRIC=THRESHOLD,..."): Option<Numbers>,

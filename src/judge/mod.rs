@@ -48,7 +48,7 @@ pub use ledger::{
     LedgerError, OpenBatch, Spend, Taken,
 };
 pub use model_name::{Provider, ProviderNotConfigured, resolve, resolve_at};
-pub use poster::{Check, Endpoint, PostError, Poster, Verb};
+pub use poster::{Check, Endpoint, PostError, Poster, Seen, Verb};
 pub use price::{Price, PriceError, PriceTable};
 pub use protocol::Protocol;
 pub use provider::{HttpJudge, ProviderError, ProviderSettings, endpoint_of};

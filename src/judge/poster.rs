@@ -46,14 +46,29 @@ pub enum Verb {
     Patch,
 }
 
-/// How to find out whether something has arrived, where sending it again would make a second one.
+/// How to find out whether something has arrived, where sending it again would make a second one. It is looked for before
+/// every attempt: another process, with another ledger, may have sent it.
 pub struct Check<'a> {
     /// The path to look at.
     pub path: String,
-    /// Whether what stands there is what was sent.
-    pub found: &'a (dyn Fn(&Value) -> bool + Sync),
-    /// Whether it may have arrived before, in an earlier attempt of another process.
-    pub doubted: bool,
+    /// What the answer there says of it.
+    pub seen: &'a (dyn Fn(&Value) -> Seen + Sync),
+}
+
+/// What stands where something would be sent.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Seen {
+    /// It is not there.
+    No,
+    /// It is there as it is.
+    Yes,
+    /// An earlier form of it is there, which `PATCH` at this path with this body changes.
+    Earlier {
+        /// The path.
+        path: String,
+        /// The body.
+        body: Value,
+    },
 }
 
 /// Why something was not taken. No message has a secret.
@@ -115,8 +130,6 @@ enum Failure {
         message: String,
         /// The wait that was asked for.
         wait: Option<Duration>,
-        /// Whether what was sent may have arrived.
-        unsure: bool,
     },
 }
 
@@ -164,8 +177,8 @@ impl Poster {
         self.secrets.scrub(self.base.identity())
     }
 
-    /// Sends a body until it is answered, and returns the JSON of the answer; null if it has none. With a `check`, what
-    /// may have arrived is looked for before it is sent again.
+    /// Sends a body until it is answered, and returns the JSON of the answer; null if it has none. With a `check`, it is
+    /// looked for before it is sent, and what is there already is not sent again.
     ///
     /// # Errors
     /// [`PostError`], after retries.
@@ -179,7 +192,6 @@ impl Poster {
         let ticket = self.limit.ticket();
         let seed = format!("{} {path}", std::process::id());
         let mut attempt = 1;
-        let mut unsure = check.is_some_and(|check| check.doubted);
         loop {
             // Neither has a limit that a request could be too large or too late for.
             let (Ok(()), Ok(passage)) =
@@ -187,12 +199,8 @@ impl Poster {
             else {
                 return Err(self.away("it is never its turn".into()));
             };
-            let tried = match check.filter(|_| unsure) {
-                Some(check) => match self.once(Verb::Get, &check.path, None).await {
-                    Ok(there) if (check.found)(&there) => Ok(Value::Null),
-                    Ok(_) => self.once(verb, path, body).await,
-                    Err(failure) => Err(failure),
-                },
+            let tried = match check {
+                Some(check) => self.once_looked_for(check, verb, path, body).await,
                 None => self.once(verb, path, body).await,
             };
             let (message, wait) = match tried {
@@ -204,14 +212,7 @@ impl Poster {
                     passage.answered();
                     return Err(error);
                 }
-                Err(Failure::Passing {
-                    message,
-                    wait,
-                    unsure: may_be_there,
-                }) => {
-                    unsure |= may_be_there;
-                    (message, wait)
-                }
+                Err(Failure::Passing { message, wait }) => (message, wait),
             };
             if attempt >= self.retries.attempts || self.retries.is_too_long(wait) {
                 return Err(self.away(message));
@@ -227,6 +228,39 @@ impl Poster {
             tracing::debug!(path, attempt, message, "sending again");
             tokio::time::sleep(asked.unwrap_or_default().max(rest)).await;
             attempt += 1;
+        }
+    }
+
+    /// Waits before a further attempt of what was answered, and must be sent again; false if there is to be none.
+    pub async fn rest(&self, attempt: u32) -> bool {
+        if attempt >= self.retries.attempts {
+            return false;
+        }
+        let seed = format!("{} again", std::process::id());
+        tokio::time::sleep(self.retries.backoff(&seed, attempt)).await;
+        true
+    }
+
+    /// Looks whether something is there, and sends it if not.
+    async fn once_looked_for(
+        &self,
+        check: &Check<'_>,
+        verb: Verb,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, Failure> {
+        let there = self.once(Verb::Get, &check.path, None).await?;
+        let seen = (check.seen)(&there);
+        if seen == Seen::Yes {
+            return Ok(Value::Null);
+        }
+        // Another request, which counts like all others.
+        if self.gate.pass(0).await.is_err() {
+            return Err(Failure::Final(self.away("it is never its turn".into())));
+        }
+        match seen {
+            Seen::Earlier { path, body } => self.once(Verb::Patch, &path, Some(&body)).await,
+            _ => self.once(verb, path, body).await,
         }
     }
 
@@ -271,11 +305,9 @@ impl Poster {
                 endpoint: self.endpoint(),
                 message,
             }),
-            code @ (408 | 425 | 429 | 500..) => Failure::Passing {
+            408 | 425 | 429 | 500.. => Failure::Passing {
                 message,
                 wait: asked_wait(&headers, &body),
-                // Who limits the rate, or is not there, has taken nothing.
-                unsure: !matches!(code, 425 | 429 | 503),
             },
             code => Failure::Final(self.refused(code, message)),
         })
@@ -288,7 +320,6 @@ impl Poster {
             false => Failure::Passing {
                 message,
                 wait: None,
-                unsure: !error.is_connect(),
             },
         }
     }

@@ -1,10 +1,11 @@
 //! `agent_consistency`: how steady is the agent over a session? As in PandaProbe.
 //!
 //! Only traces with `confidence` count. Their lack of confidence is made heavier by loops, wrong
-//! tools and incoherence, and taken as a root mean square over the session.
+//! tools and incoherence (and by scores of spans that are given a weight), and taken as a root mean square over the
+//! session.
 
 use super::agent_reliability::Seen;
-use super::signals::compensated_sum;
+use super::signals::{Weights, compensated_sum};
 use super::{Metadata, SessionSignals, SignalWeights, Signals, clamp01, round4};
 
 /// What lists say of it.
@@ -39,8 +40,8 @@ pub struct Consistency {
 }
 
 /// Penalty of the other signals and the weighted uncertainty of a trace; `None` without confidence.
-fn uncertainty(signals: &Signals, weights: [f64; 4]) -> Option<(f64, f64)> {
-    let [confidence, others @ ..] = signals.in_order();
+fn uncertainty(signals: &Signals, weights: &Weights) -> Option<(f64, f64)> {
+    let [confidence, others @ ..] = signals.counted(weights);
     let lack = 1.0 - confidence?;
     let mut penalty = 0.0;
     for (signal, weight) in others.iter().zip(&weights[1..]) {
@@ -63,7 +64,7 @@ pub fn agent_consistency(session: SessionSignals<'_>, weights: &SignalWeights) -
     let traces: Vec<Option<(f64, f64)>> = session
         .signals
         .iter()
-        .map(|s| uncertainty(s, by_signal))
+        .map(|s| uncertainty(s, &by_signal))
         .collect();
     let mut squares: Vec<f64> = traces.iter().flatten().map(|(_, wu)| wu * wu).collect();
     let n = squares.len();
@@ -91,7 +92,7 @@ pub fn agent_consistency(session: SessionSignals<'_>, weights: &SignalWeights) -
                 continue;
             };
             details.nested(id, |detail| {
-                signals.push_risks(detail);
+                signals.push_risks(&by_signal, detail);
                 detail
                     .rounded("situational_penalty", *penalty)
                     .rounded("weighted_uncertainty", *weighted);

@@ -2,6 +2,8 @@
 //!
 //! A step is as risky as its worst weighted signal; the score is one minus the mean risk of the
 //! riskiest 15 % of steps, with a tenth of weight on the single worst.
+//!
+//! Scores of spans (`stuck` and others) are signals too where they are given a weight, which PandaProbe does not know.
 
 use super::signals::compensated_sum;
 use super::{Metadata, SessionSignals, SignalWeights, Signals, clamp01, round4};
@@ -46,10 +48,11 @@ pub struct Reliability {
 
 /// The weighted risk of a trace: its worst signal. `None` if it has no signal.
 pub fn step_risk(signals: &Signals, weights: &SignalWeights) -> Option<f64> {
+    let weights = weights.in_order();
     signals
-        .in_order()
+        .counted(&weights)
         .iter()
-        .zip(weights.in_order())
+        .zip(weights)
         .filter_map(|(signal, weight)| signal.map(|s| weight * (1.0 - s)))
         .reduce(f64::max)
 }
@@ -62,6 +65,7 @@ pub fn agent_reliability(session: SessionSignals<'_>, weights: &SignalWeights) -
             "empty_session: no traces or signals to evaluate.",
         );
     }
+    let by_signal = weights.in_order();
     let steps: Vec<Option<f64>> = session
         .signals
         .iter()
@@ -95,7 +99,7 @@ pub fn agent_reliability(session: SessionSignals<'_>, weights: &SignalWeights) -
                 continue;
             };
             details.nested(id, |detail| {
-                signals.push_risks(detail);
+                signals.push_risks(&by_signal, detail);
                 detail.rounded("step_risk", *step);
             });
         }

@@ -33,13 +33,15 @@ mod vector;
 
 pub use judged_metric::{Judged, JudgedMetric, SYSTEM_MESSAGE, Stage, Step};
 pub use metadata::Metadata;
-pub use number::{clamp01, round4, stored_value};
+pub use number::{clamp01, push_four_decimals, push_rounded, round4, stored_value};
 pub use registry::{
     ALL, CONVERSATION, Level, Method, MetricInfo, comparing, find, judged, judged_metric, of_spans,
     of_traces_alone, unjudged,
 };
 pub use rules::{Gate, Rules};
-pub use signals::{SIGNALS, SessionSignals, SignalWeights, Signals, WeightError};
+pub use signals::{
+    RISKS, SIGNALS, SPAN_SIGNALS, SessionSignals, SignalWeights, Signals, WeightError,
+};
 pub use vector::{NonFinite, cosine_similarity, distance, norm_squared};
 
 /// The threshold of a metric for which none was given.

@@ -4,7 +4,7 @@ use super::DEFAULT_THRESHOLD;
 use super::judged_metric::JudgedMetric;
 
 /// What one score is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// One score a trace.
     Trace,

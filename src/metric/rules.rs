@@ -36,10 +36,18 @@ impl Rules {
             .any(|m| m.method == super::Method::Aggregate)
     }
 
-    /// Whether a metric is computed: asked for, or a signal of a session metric that the local model can give.
+    /// Whether a metric is computed: asked for, or a signal of a session metric that the local model can give, or one
+    /// of spans that weighs anything.
     pub fn computes(&self, metric: &str) -> bool {
         let local = super::find(metric).is_some_and(|m| m.method == Method::Embedding);
-        self.wants(metric) || (local && self.wants_sessions())
+        let signal = || local || self.weights.of_spans().any(|name| name == metric);
+        self.wants(metric) || (self.wants_sessions() && signal())
+    }
+
+    /// Scores of spans that are computed and weigh anything: signals beside the four.
+    pub fn span_signals(&self) -> Vec<&'static str> {
+        let weighed = self.weights.of_spans();
+        weighed.filter(|name| self.computes(name)).collect()
     }
 
     /// Whether any metric was asked for that holds outputs against expected ones.
@@ -74,10 +82,16 @@ impl Rules {
         })
     }
 
-    /// Metrics of spans that were asked for.
+    /// Metrics of spans that are computed.
     pub fn of_spans(&self) -> impl Iterator<Item = OfSpans> {
         let all = OfSpans::ALL.into_iter();
-        all.filter(|metric| self.wants(metric.name()))
+        all.filter(|metric| self.computes(metric.name()))
+    }
+
+    /// Metrics that were asked for, and scores of spans that are computed for session metrics.
+    fn with_span_signals(&self) -> impl Iterator<Item = &'static MetricInfo> {
+        let signals = self.span_signals().into_iter();
+        self.asked().chain(signals.filter_map(super::find))
     }
 
     /// Numbers of spans that were asked for.
@@ -86,17 +100,18 @@ impl Rules {
         all.filter(|measure| self.wants(measure.name()))
     }
 
-    /// Whether any metric that was asked for looks at spans.
+    /// Whether any metric that is computed looks at spans.
     pub fn reads_spans(&self) -> bool {
-        self.asked().any(|m| m.inputs.contains(&"spans"))
+        self.with_span_signals()
+            .any(|m| m.inputs.contains(&"spans"))
     }
 
     /// Whether any of them has nothing to say without spans.
     pub fn requires_spans(&self) -> bool {
-        self.asked().any(|m| m.inputs == ["spans"])
+        self.with_span_signals().any(|m| m.inputs == ["spans"])
     }
 
-    /// Whether any metric of spans that was asked for looks at the output.
+    /// Whether any metric of spans that is computed looks at the output.
     pub fn digests_output(&self) -> bool {
         self.of_spans()
             .any(|metric| matches!(metric, OfSpans::EmptyOutput | OfSpans::Stuck))

@@ -2,7 +2,7 @@
 //!
 //! Scores are as everywhere from 0 to 1, and higher is better, also where the name is that of a fault. `latency` and `tokens` are
 //! plain numbers: there is no scale on which they would be good or bad by themselves, so that they have a column and neither a score nor
-//! a threshold.
+//! a threshold. Scores, but not those numbers, are signals of the session metrics where they are given a weight.
 
 use super::stuck::Stuck;
 use super::{Metadata, MetricInfo};
@@ -41,7 +41,7 @@ pub(super) static TOKENS: MetricInfo = MetricInfo::measure(
 );
 
 /// A metric of spans and outputs with a score.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OfSpans {
     /// Which tool calls failed?
     ToolErrorRate,

@@ -113,6 +113,9 @@ pub(crate) fn checksums(run: &Path) -> Result<BTreeMap<String, File>, RunError> 
 /// The member that names the run, or runs, whose failures a run asks again.
 pub(crate) const RETRY_OF: &str = "retry_of";
 
+/// The member that names the run that a run continues.
+pub(crate) const CONTINUES: &str = "continues";
+
 /// The model's part of the manifest. `folder` is where the model came from; none for the one inside the program.
 pub(crate) fn model(service: &EmbeddingService, folder: Option<&Path>) -> Value {
     let model = service.model();
@@ -152,6 +155,8 @@ pub(crate) struct Origins<'a> {
     pub metric_names: Option<&'a [String]>,
     /// The run whose failures this one asks again, if it does.
     pub retry: Option<Value>,
+    /// The run that this one continues, if it does; see [`CONTINUES`].
+    pub continues: Option<Value>,
 }
 
 /// Writes the manifest of a folder of tables that is no run: it has no scores, and no rules.
@@ -190,6 +195,18 @@ fn identity(run: &RunDirectory) -> String {
     hasher.finalize().to_hex()[..32].to_owned()
 }
 
+/// What decides scores, beside the model and the judge.
+pub(crate) fn rules_of(rules: &Rules) -> Value {
+    json!({
+        "metrics": rules.metrics,
+        "thresholds": rules.metrics.iter().map(|m| (m.clone(), json!(rules.threshold(m)))).collect::<serde_json::Map<_, _>>(),
+        "window": rules.window,
+        "weights": rules.weights.iter().map(|(n, w)| (n.to_owned(), json!(w))).collect::<serde_json::Map<_, _>>(),
+        "text_mode": rules.text_mode.name(),
+        "on_no_evaluable": if rules.null_without_evidence { "null" } else { "one" },
+    })
+}
+
 /// Writes the manifest of a run over any files.
 pub(crate) fn write<'f>(
     run: &RunDirectory,
@@ -216,14 +233,7 @@ pub(crate) fn write<'f>(
         "signals": origins.signals,
         "model": origins.model,
         "judge": origins.judge,
-        "rules": {
-            "metrics": rules.metrics,
-            "thresholds": rules.metrics.iter().map(|m| (m.clone(), json!(rules.threshold(m)))).collect::<serde_json::Map<_, _>>(),
-            "window": rules.window,
-            "weights": rules.weights.iter().map(|(n, w)| (n.to_owned(), json!(w))).collect::<serde_json::Map<_, _>>(),
-            "text_mode": rules.text_mode.name(),
-            "on_no_evaluable": if rules.null_without_evidence { "null" } else { "one" },
-        },
+        "rules": rules_of(rules),
         "counts": counts,
         "files": checksums(run.path())?,
     });
@@ -233,6 +243,9 @@ pub(crate) fn write<'f>(
         }
         if let Some(names) = origins.metric_names {
             manifest.insert("metric_names".into(), json!(names));
+        }
+        if let Some(continues) = origins.continues {
+            manifest.insert(CONTINUES.into(), continues);
         }
         if let Some(retried) = origins.retry {
             manifest.insert(RETRY_OF.into(), retried);

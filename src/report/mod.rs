@@ -55,6 +55,7 @@ pub fn html(
         "inputs": facts.inputs.iter().take(MOST_INPUTS).collect::<Vec<_>>(),
         "inputs_total": facts.inputs.len(),
         "text_mode": rules.text_mode.name(),
+        "text_mode_meaning": rules.text_mode.meaning(),
         "window": rules.window,
         "thresholds": summary.metrics.iter().map(|m| json!([m.name, m.threshold])).collect::<Vec<_>>(),
         "weights": rules.weights.iter().map(|(name, weight)| json!([name, weight])).collect::<Vec<_>>(),

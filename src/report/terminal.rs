@@ -61,6 +61,27 @@ fn write_counts(out: &mut String, s: &Summary) -> std::fmt::Result {
         grouped(s.merged_duplicates),
         grouped(s.quarantined)
     )?;
+    if let Some(continued) = &s.continued {
+        writeln!(
+            out,
+            "continues {}: night {}, {} of earlier nights go on, {} read again",
+            continued.run,
+            continued.night,
+            counted(continued.sessions, "session", "sessions"),
+            counted(continued.traces_read_again, "trace", "traces")
+        )?;
+        if continued.traces_kept > 0 {
+            writeln!(
+                out,
+                "{} of earlier nights keep their scores: {} files are gone or changed",
+                counted(continued.traces_kept, "trace", "traces"),
+                grouped(continued.files_gone)
+            )?;
+            for gone in &continued.gone {
+                writeln!(out, "  {gone}")?;
+            }
+        }
+    }
     if s.texts > 0 {
         write!(
             out,
@@ -81,6 +102,9 @@ fn write_counts(out: &mut String, s: &Summary) -> std::fmt::Result {
             )?,
             None => writeln!(out, "nothing was encoded")?,
         }
+    }
+    if let Some(mode) = s.text_mode {
+        writeln!(out, "text mode {}: {}", mode.name(), mode.meaning())?;
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ use crate::engine::{
 };
 use crate::history::import_scores::IMPORT;
 use crate::history::{HistoryError, check_if_of_run, read_run};
-use crate::metric::{ALL, Method, Rules, SIGNALS};
+use crate::metric::{ALL, Method, Rules, SIGNALS, SPAN_SIGNALS};
 use crate::output::directory::MANIFEST;
 use crate::output::{RunDirectory, RunError, manifest};
 use crate::run::imported_signals::imported_signals;
@@ -58,7 +58,8 @@ pub fn aggregate(request: &AggregateRequest) -> Result<(Summary, PathBuf), RunEr
 }
 
 fn make(request: &AggregateRequest, making: &mut Making) -> Result<(Summary, PathBuf), RunError> {
-    let given = Given::of(&request.paths)?;
+    let of_spans = request.rules.span_signals();
+    let given = Given::of(&request.paths, &of_spans)?;
     let files = discover(&given.paths, request.format)?;
     for file in &files {
         check_if_of_run(&file.path).map_err(|e| RunError::Request(e.to_string()))?;
@@ -79,7 +80,7 @@ fn make(request: &AggregateRequest, making: &mut Making) -> Result<(Summary, Pat
         on_bad_file: request.on_bad_file,
         limits: BatchLimits::default(),
     };
-    let names: Vec<String> = SIGNALS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let names = signal_names(&of_spans);
     let quarantine = Arc::new(Quarantine::default());
     let source = Arc::new(TraceSource::open(
         files.clone(),
@@ -91,6 +92,15 @@ fn make(request: &AggregateRequest, making: &mut Making) -> Result<(Summary, Pat
         return Err(RunError::Request(format!(
             "no file has a signal column; at least one of {} must be there",
             SIGNALS.map(|(name, _)| name).join(", ")
+        )));
+    }
+    let lacking = |name: &&&str| {
+        let imported = given.signals.names.iter().any(|n| n == **name);
+        !imported && !source.has_signal(name)
+    };
+    if let Some(name) = of_spans.iter().find(lacking) {
+        return Err(RunError::Request(format!(
+            "--weights {name}: no file has a column `{name}`; make it with `nightmill score --metrics spans`, or leave out the weight"
         )));
     }
     let inputs: Vec<PathBuf> = files.iter().map(|file| file.path.clone()).collect();
@@ -140,6 +150,12 @@ fn make(request: &AggregateRequest, making: &mut Making) -> Result<(Summary, Pat
         gates: sessions.distributions.gates(rules),
         ..Summary::default()
     };
+    let idle = of_spans
+        .iter()
+        .filter(|name| !seen.of_spans.contains(*name));
+    summary.input_notes.extend(idle.map(|name| {
+        format!("no trace has a value of `{name}`, so that its weight changes nothing")
+    }));
     set_aside(&run, &quarantine, &mut summary)?;
     let origins = manifest::Origins {
         signals: given.imports.as_deref(),
@@ -147,6 +163,12 @@ fn make(request: &AggregateRequest, making: &mut Making) -> Result<(Summary, Pat
     };
     drop(runtime);
     making.finish(run, "aggregate", source.files(), rules, origins, summary)
+}
+
+/// The four signals, and those of spans that weigh anything.
+fn signal_names(of_spans: &[&str]) -> Vec<String> {
+    let names = SIGNALS.iter().map(|(name, _)| name).chain(of_spans);
+    names.map(|name| (*name).to_owned()).collect()
 }
 
 /// What was given to aggregate.
@@ -161,7 +183,7 @@ struct Given {
 
 impl Given {
     /// Tells run directories from other paths.
-    fn of(paths: &[String]) -> Result<Self, RunError> {
+    fn of(paths: &[String], of_spans: &[&'static str]) -> Result<Self, RunError> {
         let failed = |e: HistoryError| RunError::Request(e.to_string());
         let (mut tables, mut imports) = (Vec::new(), Vec::new());
         for given in paths {
@@ -193,7 +215,7 @@ impl Given {
             .collect();
         Ok(Self {
             paths: tables,
-            signals: imported_signals(&imports).map_err(failed)?,
+            signals: imported_signals(&imports, of_spans).map_err(failed)?,
             imports: (!names.is_empty()).then(|| names.join(", ")),
         })
     }
@@ -206,6 +228,8 @@ struct Seen {
     without_session: u64,
     /// Traces with an imported signal.
     with_imported: u64,
+    /// Signals of spans that any trace has.
+    of_spans: HashSet<&'static str>,
 }
 
 /// Watches the rows of the plan: counts and writes them.
@@ -222,6 +246,12 @@ impl Watch {
             .map_or(0, |c| c.null_count());
         self.seen.traces += batch.num_rows() as u64;
         self.seen.without_session += nulls as u64;
+        for name in SPAN_SIGNALS {
+            let values = batch.column_by_name(name);
+            if values.is_some_and(|values| values.null_count() < values.len()) {
+                self.seen.of_spans.insert(name);
+            }
+        }
         if !self.imported.is_empty()
             && let Some(ids) = batch.column_by_name("trace_id")
         {
@@ -256,7 +286,8 @@ async fn execute(
     if !imported.names.is_empty() {
         context.register_table("signals", imported.table()?)?;
     }
-    let sorted = given_signals(&context, merge_repeated, &imported.names).await?;
+    let of_spans = rules.span_signals();
+    let sorted = given_signals(&context, merge_repeated, &of_spans, &imported.names).await?;
     let sorted = sorted.create_physical_plan().await?;
     let watch = Arc::new(Mutex::new(Some(Watch {
         seen: Seen::default(),
@@ -276,10 +307,11 @@ async fn execute(
     let plan = SessionPlan {
         reliability: rules.wants("agent_reliability"),
         consistency: rules.wants("agent_consistency"),
-        expected: SIGNALS.map(|(name, _)| name.to_owned()).to_vec(),
+        expected: signal_names(&of_spans),
+        span_signals: of_spans,
     };
     let frame = plan.sessions(&context, Arc::new(tap)).await?;
-    let mut rows = SessionRows::create(run, rules, None)?;
+    let mut rows = SessionRows::create(run, rules, None, None)?;
     for_each_batch(frame, |batch| {
         rows.write(&batch).map_err(crate::engine::external)
     })

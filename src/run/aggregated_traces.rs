@@ -8,11 +8,11 @@ use arrow::error::ArrowError;
 
 use super::trace_rows::column;
 use crate::metric::agent_reliability::{FLAG_ABOVE, step_risk};
-use crate::metric::{SignalWeights, Signals, round4};
+use crate::metric::{SPAN_SIGNALS, SignalWeights, Signals, round4};
 use crate::output::table_writer::TableWriter;
 use crate::output::{RunDirectory, RunError};
 
-/// Columns that the plan has ready, by their names there and in the table.
+/// Columns that the plan has ready, by their names there and in the table; signals of spans follow.
 const OF_THE_PLAN: [(&str, &str); 8] = [
     ("shown_id", "trace_id"),
     ("session_id", "session_id"),
@@ -30,7 +30,7 @@ pub(super) struct AggregatedTraces {
     weights: SignalWeights,
 }
 
-fn schema() -> SchemaRef {
+fn schema(weights: &SignalWeights) -> SchemaRef {
     let field = |name: &str| match name {
         "trace_id" => Field::new(name, DataType::Utf8, false),
         "session_id" | "project_id" => Field::new(name, DataType::Utf8, true),
@@ -44,6 +44,7 @@ fn schema() -> SchemaRef {
     let names = OF_THE_PLAN.iter().map(|(_, name)| *name);
     Arc::new(Schema::new(
         names
+            .chain(weights.of_spans())
             .chain(["step_risk", "flagged"])
             .map(field)
             .collect::<Vec<_>>(),
@@ -53,7 +54,7 @@ fn schema() -> SchemaRef {
 impl AggregatedTraces {
     pub fn create(run: &RunDirectory, weights: &SignalWeights) -> Result<Self, RunError> {
         Ok(Self {
-            table: TableWriter::create(run.path(), "traces", schema())?,
+            table: TableWriter::create(run.path(), "traces", schema(weights))?,
             weights: weights.clone(),
         })
     }
@@ -70,6 +71,10 @@ impl AggregatedTraces {
         let signal = |name| column(plan, name).map(|c| c.as_primitive::<Float64Type>());
         let (confidence, loops) = (signal("confidence")?, signal("loop_detection")?);
         let (tools, coherence) = (signal("tool_correctness")?, signal("coherence")?);
+        let of_spans = SPAN_SIGNALS.map(|name| {
+            let column = plan.column_by_name(name)?;
+            column.as_primitive_opt::<Float64Type>()
+        });
         let value = |array: &Float64Array, row| array.is_valid(row).then(|| array.value(row));
         let risks: Vec<Option<f64>> = (0..plan.num_rows())
             .map(|row| {
@@ -78,19 +83,21 @@ impl AggregatedTraces {
                     loop_detection: value(loops, row),
                     tool_correctness: value(tools, row),
                     coherence: value(coherence, row),
+                    of_spans: of_spans.map(|array| value(array?, row)),
                 };
                 step_risk(&signals, &self.weights)
             })
             .collect();
-        let mut columns: Vec<ArrayRef> = Vec::with_capacity(OF_THE_PLAN.len() + 2);
-        for (name, _) in OF_THE_PLAN {
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(plan.num_columns() + 2);
+        let signals = self.weights.of_spans();
+        for name in OF_THE_PLAN.map(|(name, _)| name).into_iter().chain(signals) {
             columns.push(Arc::clone(column(plan, name)?));
         }
         let rounded = risks.iter().map(|risk| risk.map(round4));
         columns.push(Arc::new(rounded.collect::<Float64Array>()));
         let flagged = risks.iter().map(|risk| risk.map(|risk| risk > FLAG_ABOVE));
         columns.push(Arc::new(flagged.collect::<BooleanArray>()));
-        RecordBatch::try_new(schema(), columns)
+        RecordBatch::try_new(schema(&self.weights), columns)
     }
 
     pub fn finish(self) -> Result<(), RunError> {

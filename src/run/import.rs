@@ -9,7 +9,7 @@ use crate::output::RunError;
 use crate::output::directory::PartialFile;
 use crate::text::TextMode;
 use crate::trace::format::{Found, convert};
-use crate::trace::{OnBadFile, Quarantine};
+use crate::trace::{OnBadFile, Quarantine, QuarantinedRows};
 
 /// A validated request.
 #[derive(Clone, Debug)]
@@ -47,6 +47,21 @@ pub struct Imported {
     pub notes: Vec<String>,
 }
 
+/// Why documents were set aside, and how often.
+pub(super) fn reasons(entries: &[QuarantinedRows]) -> BTreeMap<String, u64> {
+    let mut reasons = BTreeMap::new();
+    for entry in entries {
+        let first = format!(
+            "{}, row {}: {}",
+            entry.file.display(),
+            entry.first_row,
+            entry.reason
+        );
+        *reasons.entry(first).or_insert(0) += entry.rows.max(1);
+    }
+    reasons
+}
+
 /// Carries out an import. The file is there whole or not at all.
 ///
 /// # Errors
@@ -75,16 +90,7 @@ pub fn import(request: &ImportRequest) -> Result<Imported, RunError> {
         &quarantine,
     )?;
     let entries = quarantine.sorted();
-    let mut reasons = BTreeMap::new();
-    for entry in &entries {
-        let first = format!(
-            "{}, row {}: {}",
-            entry.file.display(),
-            entry.first_row,
-            entry.reason
-        );
-        *reasons.entry(first).or_insert(0) += entry.rows.max(1);
-    }
+    let reasons = reasons(&entries);
     if converted.file.is_none() {
         let why = reasons
             .keys()

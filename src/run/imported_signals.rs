@@ -7,11 +7,14 @@ use crate::history::stored_table::{cell, for_each_batch, number, numbers, text, 
 use crate::metric::SIGNALS;
 use crate::run::signals_file::GivenSignals;
 
-/// The signals in imported scores. Of several for one trace, the newest counts.
+/// The signals in imported scores, also those `of_spans`. Of several for one trace, the newest counts.
 ///
 /// # Errors
 /// [`HistoryError::Damaged`] naming run and file.
-pub(crate) fn imported_signals(runs: &[StoredRun]) -> Result<GivenSignals, HistoryError> {
+pub(crate) fn imported_signals(
+    runs: &[StoredRun],
+    of_spans: &[&'static str],
+) -> Result<GivenSignals, HistoryError> {
     let mut newest_first: Vec<&StoredRun> = runs.iter().collect();
     newest_first.sort_by_key(|run| std::cmp::Reverse((run.created_at, run.path.clone())));
     let columns = ["target_id", "metric", "status", "data_type", "score_raw"];
@@ -24,13 +27,14 @@ pub(crate) fn imported_signals(runs: &[StoredRun]) -> Result<GivenSignals, Histo
             let scores = numbers(batch, "score_raw")?;
             for row in 0..batch.num_rows() {
                 let metric = cell(&metrics, row).unwrap_or_default();
-                let signal = SIGNALS.iter().find(|(name, _)| *name == metric);
+                let mut names = SIGNALS.iter().map(|(name, _)| name).chain(of_spans);
+                let signal = names.find(|name| **name == metric);
                 let counts =
                     cell(&statuses, row) == Some("SUCCESS") && cell(&types, row) == Some("NUMERIC");
-                if let (Some((name, _)), Some(id), Some(score), true) =
+                if let (Some(name), Some(id), Some(score), true) =
                     (signal, trace_id(&ids, row), number(&scores, row), counts)
                 {
-                    found.push((id, name, score));
+                    found.push((id, *name, score));
                 }
             }
             Ok(())

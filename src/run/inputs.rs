@@ -52,11 +52,11 @@ pub(super) fn inputs(request: &ScoreRequest, work: &Path) -> Result<Inputs, RunE
 }
 
 /// Files of a folder that no format claims.
-fn passed_over(files: &[PathBuf]) -> String {
+pub(super) fn passed_over(files: &[PathBuf]) -> String {
     let named: Vec<String> = files
         .iter()
         .take(3)
-        .map(|file| file.display().to_string())
+        .map(|file| crate::text::origin_of(file))
         .collect();
     let more = match files.len() {
         0..=3 => String::new(),

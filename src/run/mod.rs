@@ -2,6 +2,7 @@
 
 mod aggregate;
 mod aggregated_traces;
+mod carried;
 mod embed;
 mod engine;
 mod forgotten;
@@ -10,7 +11,9 @@ mod imported_signals;
 mod inputs;
 mod judging;
 mod making;
+mod night;
 pub mod open;
+mod own_columns;
 mod plan;
 mod retry;
 mod retry_conversations;
@@ -34,6 +37,7 @@ pub use judging::metric_draft::draft_metric;
 pub use judging::prompt_preview::{PreviewedPrompt, PreviewedTrace, preview_prompts};
 pub(crate) use judging::request::Shared as SharedJudges;
 pub use judging::request::{BatchRules, JudgeRequest};
+pub use own_columns::{OwnColumns, own_columns};
 pub use plan::turns::{PlannedTables, plan_turns};
 pub use plan::{PlanSummary, PlannedMetric, plan};
 pub(crate) use plan::{USUAL_REPLY_TOKENS, price_of};

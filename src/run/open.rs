@@ -105,16 +105,19 @@ pub fn rules(job: &Job) -> Result<Rules, SettingsError> {
     }
     let weights = job.weights.as_deref().unwrap_or_default();
     for (name, _) in weights {
-        if !crate::metric::SIGNALS
-            .iter()
-            .any(|(signal, _)| signal == name)
-        {
-            let near = crate::text::nearest(name, crate::metric::SIGNALS.map(|(s, _)| s));
-            let names = crate::metric::SIGNALS.map(|(signal, _)| signal).join(", ");
-            return wrong(format!(
-                "--weights {name}: no such signal{near}; signals are {names}"
-            ));
+        let signals = crate::metric::SIGNALS.map(|(signal, _)| signal);
+        let signals = [&signals[..], &crate::metric::SPAN_SIGNALS[..]].concat();
+        if signals.contains(&name.as_str()) {
+            continue;
         }
+        let near = crate::text::nearest(name, signals.iter().copied());
+        let names = signals.join(", ");
+        return wrong(match crate::metric::find(name) {
+            Some(metric) if !metric.has_scores() => format!(
+                "--weights {name}: a plain number without a scale from bad to good, so that it can't be weighed; signals are {names}"
+            ),
+            _ => format!("--weights {name}: no such signal{near}; signals are {names}"),
+        });
     }
     let weights =
         SignalWeights::with(weights).map_err(|e| SettingsError(format!("--weights: {e}")))?;
@@ -216,6 +219,8 @@ pub fn score(
         map: column_map(job)?,
         on_bad_file: on_bad_file(job),
         signals: job.signals.clone(),
+        continues: None,
+        offline: job.offline,
         judge,
         rules,
         engine: engine(job, CacheChoice::User)?,
@@ -354,6 +359,14 @@ pub fn own_format(job: &Job) -> Result<Option<SourceFormat>, SettingsError> {
             "--format {}: this command reads nightmill's own columns; make them with `nightmill import`",
             format.name
         )),
+    }
+}
+
+/// Which files of nightmill's own columns to read, for commands that read other formats too.
+pub fn native_format(job: &Job) -> Option<SourceFormat> {
+    match job.format.map_or(Choice::Auto, |format| format.0) {
+        Choice::Native(format) => Some(format),
+        Choice::Auto | Choice::Foreign(_) => None,
     }
 }
 

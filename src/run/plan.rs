@@ -78,7 +78,7 @@ pub fn plan(request: &ScoreRequest, judge: &JudgeRequest) -> Result<PlanSummary,
     let files = inputs(request, work.path())?.files;
     let runtime = runtime(request.engine.threads)?;
     let given = match &request.signals {
-        Some(path) => runtime.block_on(GivenSignals::read(path))?,
+        Some(path) => runtime.block_on(GivenSignals::read(path, &[]))?,
         None => GivenSignals::none(),
     };
     let documents = Arc::new(stages::documents(request, files.clone())?);

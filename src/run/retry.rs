@@ -39,11 +39,33 @@ pub enum RetryError {
         "the manifest of `{0}` does not hold its request; make the run again with the flags of then and one more of --judge-rounds: what is in the ledger is not paid twice"
     )]
     NotRecorded(PathBuf),
+    /// A file is on another machine.
+    #[error(
+        "the run `{run}` read `{file}`, and a retry reads local files alone; make the run again by its command, with one \
+         more of --judge-rounds: what is in the ledger is not paid twice"
+    )]
+    Remote {
+        /// Id of the old run.
+        run: String,
+        /// The address of the file.
+        file: String,
+    },
     /// A file is not what it was.
     #[error(
         "`{file}` is not the file that the run `{run}` read; put it back, or make the run again: what is in the ledger is not paid twice"
     )]
     Changed {
+        /// Id of the old run.
+        run: String,
+        /// The file.
+        file: String,
+    },
+    /// A file is not on this machine.
+    #[error(
+        "`{file}` is not on this machine, and retries read local files alone; make the run `{run}` again by its command, with one \
+         more of --judge-rounds: what is in the ledger is not paid twice"
+    )]
+    Remote {
         /// Id of the old run.
         run: String,
         /// The file.
@@ -270,8 +292,18 @@ impl Retry {
         if incomplete || self.request.settings.is_empty() || self.request.files.is_empty() {
             return Err(RetryError::NotRecorded(self.old.path.clone()));
         }
+        if let Some(file) = self.request.remote() {
+            return Err(RetryError::Remote {
+                run: self.old.name.clone(),
+                file: file.path.clone(),
+            });
+        }
         match self.request.changed() {
             None => Ok(()),
+            Some(file) if file.path.contains("://") => Err(RetryError::Remote {
+                run: self.old.name.clone(),
+                file: file.path.clone(),
+            }),
             Some(file) => Err(RetryError::Changed {
                 run: self.old.name.clone(),
                 file: file.path.clone(),
@@ -283,6 +315,7 @@ impl Retry {
     pub fn narrow(self, request: &mut ScoreRequest) {
         request.report = request.report.filter(|_| self.request.report);
         request.targets.clone_from(&self.request.targets);
+        request.continues = self.request.continues.as_ref().map(PathBuf::from);
         if let Some(names) = &self.old.record.metric_names {
             request.metric_names.clone_from(names);
         }

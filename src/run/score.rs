@@ -19,10 +19,12 @@ use crate::output::{Distributions, RunDirectory, RunError, manifest};
 use crate::run::inputs::inputs;
 use crate::run::judging::request::JudgeRequest;
 use crate::run::judging::traces;
+use crate::run::night::{self, Night};
 use crate::run::stages::Passes;
-use crate::run::{retry_conversations, stages};
+use crate::run::{carried, retry_conversations, stages};
 use crate::selection::TargetChoice;
 use crate::summary::{PageFacts, ShownSession, Summary};
+use crate::text::TextMode;
 use crate::trace::format::Found;
 use crate::trace::{ColumnMap, OnBadFile, Quarantine, SourceFile, TraceColumns, TraceSource};
 
@@ -50,6 +52,10 @@ pub struct ScoreRequest {
     pub engine: EngineRequest,
     /// Judges, if any metric asks one.
     pub judge: Option<JudgeRequest>,
+    /// A run, or a folder of runs, whose latest one this run continues.
+    pub continues: Option<PathBuf>,
+    /// Whether nothing may be fetched from other machines.
+    pub offline: bool,
     /// Which traces or sessions are evaluated; none takes all.
     pub targets: Option<TargetChoice>,
     /// Makes report.html, if one is wanted.
@@ -68,6 +74,11 @@ impl ScoreRequest {
     /// The run whose failures this one asks again, if it does.
     fn retry(&self) -> Option<&Retry> {
         self.judge.as_ref()?.retry.as_deref()
+    }
+
+    /// Whether it asks the failures of a run again.
+    pub(super) fn is_retry(&self) -> bool {
+        self.retry().is_some()
     }
 }
 
@@ -145,22 +156,31 @@ fn make(
     given_files.extend(request.judge.as_ref().map(|judge| judge.ledger.clone()));
     let directory = || RunDirectory::create(&request.out, request.overwrite, &given_files);
     // Files that have to be made are made in the run's own directory: that there is room for it is known before.
-    let early = match request.found.foreign.is_empty() {
-        true => None,
-        false => Some(directory()?),
-    };
-    if early.is_some() {
+    let needed = !request.found.foreign.is_empty() || request.continues.is_some();
+    let early = needed.then(directory).transpose()?;
+    if !request.found.foreign.is_empty() {
         progress.enter("reading other formats");
     }
-    let opened = inputs(
-        request,
-        &early.as_ref().map(RunDirectory::work).unwrap_or_default(),
-    )?;
-    let files = opened.files;
+    let work = early.as_ref().map(RunDirectory::work).unwrap_or_default();
+    let mut opened = inputs(request, &work)?;
+    let files = std::mem::take(&mut opened.files);
     let mut record = request.record.clone();
     record.report = request.report.is_some();
     record.targets.clone_from(&request.targets);
     record.note_files(&files);
+    let night = match &request.continues {
+        None => None,
+        Some(path) => {
+            progress.enter("looking at earlier nights");
+            let night = Night::prepare(request, path, &files, &work)?;
+            record.continues = Some(night.continues.path.clone());
+            Some(night)
+        }
+    };
+    let files = match &night {
+        None => files,
+        Some(night) => night.with(files),
+    };
     let rules = &request.rules;
     let columns = TraceColumns {
         input: rules.computes("coherence"),
@@ -223,6 +243,10 @@ fn make(
         if let Some(retry) = request.retry() {
             retry.check_model(&loaded)?;
         }
+        if let Some(night) = &night {
+            let now = manifest::model(&loaded, request.engine.model.as_deref());
+            opened.notes.extend(night.check_model(&now)?);
+        }
         making.stages.end("load model");
         service = Some(loaded);
     }
@@ -230,9 +254,14 @@ fn make(
 
     let runtime = runtime(request.engine.threads)?;
     let mut given = match &request.signals {
-        Some(path) => runtime.block_on(GivenSignals::read(path))?,
+        Some(path) => runtime.block_on(GivenSignals::read(path, &rules.span_signals()))?,
         None => GivenSignals::none(),
     };
+    for (trace_id, signal, value) in night.iter().flat_map(|night| &night.signals) {
+        if !given.has(trace_id, signal) {
+            given.add(trace_id, signal, *value);
+        }
+    }
     if request.monitor_id.is_none() {
         // Everything that was asked for is there. Whoever runs a monitor has announced it before.
         making.announce(&request.out, "score", &request.metric_names);
@@ -278,7 +307,11 @@ fn make(
         &given,
         given_ids.clone(),
         store,
+        night.as_ref(),
     ))?;
+    if let Some(night) = &night {
+        night::write_replaced(&run, night)?;
+    }
     if let Some(conversations) = &conversations {
         conversations.scores.append(&run)?;
     }
@@ -318,6 +351,7 @@ fn make(
         )?
     };
     summary.input_notes.clone_from(&opened.notes);
+    summary.continued = night.as_ref().map(|night| night.summary.clone());
     opened
         .set_aside
         .sorted()
@@ -331,12 +365,15 @@ fn make(
         let model = service.as_deref().map(EmbeddingService::model);
         write_report(page, request, &run, &source, model, &summary, &worst)?;
     }
+    let signals = request.signals.as_ref();
+    let signals = signals.map(|path| crate::text::origin_of(Path::new(path)));
+    carried::keep(&run, &source, night.as_ref())?;
     let origins = manifest::Origins {
         model: service.as_ref().map_or(serde_json::Value::Null, |service| {
             manifest::model(service, request.engine.model.as_deref())
         }),
         judge: judge.as_ref().map(|(judge, _)| judge.described()).into(),
-        signals: request.signals.as_deref(),
+        signals: signals.as_deref(),
         request: serde_json::json!(record),
         name: request
             .retry()
@@ -345,6 +382,9 @@ fn make(
         monitor_id: request.monitor_id.as_deref(),
         metric_names: Some(&request.metric_names),
         retry: request.retry().map(|retry| retry.retried()),
+        continues: night
+            .as_ref()
+            .map(|night| serde_json::json!(night.continues)),
     };
     drop(runtime);
     making.finish(run, "score", source.files(), rules, origins, summary)
@@ -391,7 +431,10 @@ fn write_report(
             .flat_map(SourceFile::given)
             .map(|path| crate::text::origin_of(path))
             .collect(),
-        signals: request.signals.clone(),
+        signals: request
+            .signals
+            .as_ref()
+            .map(|path| crate::text::origin_of(Path::new(path))),
     };
     let html = page(&facts, &request.rules, summary, worst).map_err(RunError::Plan)?;
     let path = run.path().join("report.html");
@@ -439,6 +482,9 @@ fn summarise(
         traces_without_spans: traces.without_spans,
         sessions_without_evidence: sessions.without_evidence.clone(),
         evidence_required: rules.null_without_evidence,
+        text_mode: (embedding.texts > 0
+            && (rules.text_mode == TextMode::Content || source.has_documents()))
+        .then_some(rules.text_mode),
         texts: embedding.texts,
         distinct_texts: embedding.distinct_texts,
         cached_texts: embedding.cache.found,

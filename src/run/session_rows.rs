@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, AsArray, Float64Builder, Int64Builder, ListBuilder, RecordBatch,
-    StringBuilder, StructArray,
+    StringBuilder, StructArray, UInt32Builder,
 };
 use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema, SchemaRef, TimeUnit};
 use serde_json::Value;
 
+use super::night::SessionsSoFar;
 use super::trace_rows::column;
-use crate::metric::{Rules, SignalWeights, round4};
+use crate::metric::{RISKS, Rules, SIGNALS, SPAN_SIGNALS, SignalWeights, round4};
 use crate::output::score_rows::{
     AUTOMATED, MadeBy, ModelLabel, NO_EVIDENCE, ScoreRow, ScoreRows, scores_schema,
 };
@@ -22,7 +23,8 @@ use crate::output::{Distributions, RunDirectory, RunError, Status, WorstSession,
 /// How many sessions the summary and the report show.
 const WORST: usize = 10;
 
-fn sessions_schema() -> SchemaRef {
+/// The columns of sessions; those of a night also say since when there is one.
+fn sessions_schema(of_night: bool) -> SchemaRef {
     let time = |name| {
         Field::new(
             name,
@@ -31,7 +33,7 @@ fn sessions_schema() -> SchemaRef {
         )
     };
     let count = |name, null| Field::new(name, DataType::Int64, null);
-    Arc::new(Schema::new(vec![
+    let mut fields = vec![
         Field::new("session_id", DataType::Utf8, false),
         Field::new("project_id", DataType::Utf8, true),
         count("traces", false),
@@ -48,7 +50,12 @@ fn sessions_schema() -> SchemaRef {
             DataType::List(Arc::new(Field::new("item", DataType::Utf8, true))),
             true,
         ),
-    ]))
+    ];
+    if of_night {
+        fields.push(Field::new("first_run", DataType::Utf8, false));
+        fields.push(Field::new("revision", DataType::UInt32, false));
+    }
+    Arc::new(Schema::new(fields))
 }
 
 /// What the summary needs of the sessions.
@@ -104,6 +111,7 @@ pub(super) struct SessionRows {
     target: PathBuf,
     rules: Rules,
     labels: Option<ModelLabel>,
+    so_far: Option<SessionsSoFar>,
     pub counts: SessionCounts,
 }
 
@@ -114,13 +122,16 @@ impl SessionRows {
         run: &RunDirectory,
         rules: &Rules,
         labels: Option<ModelLabel>,
+        so_far: Option<SessionsSoFar>,
     ) -> Result<Self, RunError> {
+        let schema = sessions_schema(so_far.is_some());
         Ok(Self {
-            sessions: TableWriter::create(run.path(), "sessions", sessions_schema())?,
+            sessions: TableWriter::create(run.path(), "sessions", schema)?,
             scores: TableWriter::create(&run.work(), "session_scores", scores_schema())?,
             target: run.path().join("scores"),
             rules: rules.clone(),
             labels,
+            so_far,
             counts: SessionCounts::default(),
         })
     }
@@ -239,7 +250,7 @@ impl SessionRows {
         }
         let [mut reliability, mut consistency] = scores;
         let [mut reliability_evaluated, mut consistency_evaluated] = evaluated;
-        let columns: Vec<ArrayRef> = vec![
+        let mut columns: Vec<ArrayRef> = vec![
             Arc::clone(column("session_id")?),
             Arc::clone(column("project_id")?),
             Arc::clone(column("traces")?),
@@ -253,8 +264,19 @@ impl SessionRows {
             Arc::new(flagged_count.finish()),
             Arc::new(flagged_ids.finish()),
         ];
+        if let Some(so_far) = &self.so_far {
+            let (mut first_runs, mut revisions) = (StringBuilder::new(), UInt32Builder::new());
+            for row in 0..batch.num_rows() {
+                let project = projects.is_valid(row).then(|| projects.value(row));
+                let (first, revision) = so_far.of(ids.value(row), project);
+                first_runs.append_value(first);
+                revisions.append_value(revision);
+            }
+            columns.push(Arc::new(first_runs.finish()));
+            columns.push(Arc::new(revisions.finish()));
+        }
         Ok((
-            RecordBatch::try_new(sessions_schema(), columns)?,
+            RecordBatch::try_new(sessions_schema(self.so_far.is_some()), columns)?,
             rows.finish()?,
         ))
     }
@@ -262,13 +284,6 @@ impl SessionRows {
 
 /// The riskiest step in the details of a reliability, and the signal that weighs most in it; the first of equal ones.
 fn worst_step(details: &str, weights: &SignalWeights) -> Option<WorstStep> {
-    /// Signals and their risks as details name them.
-    const RISKS: [(&str, &str); 4] = [
-        ("confidence", "confidence_risk"),
-        ("loop_detection", "loop_risk"),
-        ("tool_correctness", "tool_risk"),
-        ("coherence", "coherence_risk"),
-    ];
     let details: Value = serde_json::from_str(details).ok()?;
     let steps = details["per_trace_signals"].as_object()?;
     let mut worst: Option<(f64, &String, &Value)> = None;
@@ -286,7 +301,8 @@ fn worst_step(details: &str, weights: &SignalWeights) -> Option<WorstStep> {
             .map_or(1.0, |(_, w)| w)
     };
     let mut heaviest: Option<(f64, &str, f64)> = None;
-    for (signal, risk) in RISKS {
+    let signals = SIGNALS.iter().map(|(name, _)| name).chain(&SPAN_SIGNALS);
+    for (signal, risk) in signals.copied().zip(RISKS) {
         let Some(risk) = step[risk].as_f64() else {
             continue;
         };

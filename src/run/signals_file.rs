@@ -18,7 +18,7 @@ use crate::trace::canonical_trace_id;
 /// Signals by trace, checked.
 #[derive(Debug)]
 pub(super) struct GivenSignals {
-    /// The signals that the file has, in the order of [`SIGNALS`].
+    /// The signals that the file has, in the order of [`SIGNALS`], then those of spans.
     pub names: Vec<String>,
     /// NaN and infinite values, read as missing.
     pub non_finite: u64,
@@ -29,13 +29,14 @@ pub(super) struct GivenSignals {
 }
 
 impl GivenSignals {
-    /// Reads a Parquet or JSON Lines file, folder or glob with `trace_id` and any of the four signals.
+    /// Reads a Parquet or JSON Lines file, folder or glob with `trace_id` and any of the four signals, or of those
+    /// `of_spans`.
     /// A trace id may occur twice only if its rows don't contradict one another.
     ///
     /// # Errors
     /// [`RunError::Request`] naming column and row (from 0) of a value that is not from 0 to 1, or that differs from
     /// another row of the same trace.
-    pub async fn read(path: &str) -> Result<Self, RunError> {
+    pub async fn read(path: &str, of_spans: &[&str]) -> Result<Self, RunError> {
         if path.contains('"') || path.contains('\'') {
             return Err(RunError::Request(format!(
                 "signals file `{path}`: quotes in the name are not supported"
@@ -58,15 +59,17 @@ impl GivenSignals {
             .iter()
             .map(|f| f.name().clone())
             .collect();
-        let names: Vec<String> = SIGNALS
+        let signals = SIGNALS.iter().map(|(name, _)| name).chain(of_spans);
+        let signals: Vec<String> = signals.map(|name| (*name).to_owned()).collect();
+        let names: Vec<String> = signals
             .iter()
-            .map(|(n, _)| (*n).to_owned())
             .filter(|n| present.contains(n))
+            .cloned()
             .collect();
         if names.is_empty() || !present.iter().any(|p| p == "trace_id") {
             return Err(RunError::Request(format!(
                 "signals file `{path}` must have a column trace_id and at least one of {}; it has {}",
-                SIGNALS.map(|(n, _)| n).join(", "),
+                signals.join(", "),
                 present.join(", ")
             )));
         }

@@ -25,6 +25,7 @@ use crate::run::ScoreRequest;
 use crate::run::judging::judgements::Judgements;
 use crate::run::judging::request::JudgeRequest;
 use crate::run::judging::{summary, traces};
+use crate::run::night::Night;
 use crate::run::session_rows::{SessionCounts, SessionRows};
 use crate::run::signals_file::GivenSignals;
 use crate::run::trace_rows::{TraceCounts, TraceRows};
@@ -105,7 +106,7 @@ pub(super) struct Passes<'r> {
 }
 
 impl Passes<'_> {
-    /// The plan of the traces of `source`, scored.
+    /// The plan of the traces of `source`, scored. Signals of spans come where their digests do.
     async fn scored(
         &self,
         spill_folder: PathBuf,
@@ -136,6 +137,10 @@ impl Passes<'_> {
             loop_detection,
             comparing,
             digests,
+            span_signals: match digests == Digests::default() {
+                true => Vec::new(),
+                false => rules.span_signals(),
+            },
         };
         let frame = plan.scored(&context).await?;
         Ok((context, frame))
@@ -304,6 +309,7 @@ impl Passes<'_> {
         given: &GivenSignals,
         given_ids: HashSet<String>,
         judgements: Option<Judgements>,
+        night: Option<&Night>,
     ) -> Result<(TraceCounts, SessionCounts), RunError> {
         let rules = &self.request.rules;
         let labels = self.service.as_ref().map(|service| ModelLabel {
@@ -323,6 +329,7 @@ impl Passes<'_> {
             output: rules.digests_output(),
             of_sessions: rules.of_spans().any(OfSpans::is_of_sessions),
         };
+        let read = Arc::clone(&source);
         let (context, frame) = self
             .scored(run.work(), source, given, signals, (comparing, digests))
             .await?;
@@ -333,8 +340,13 @@ impl Passes<'_> {
             .iter()
             .map(|(name, _)| *name)
             .filter(|name| rules.computes(name) || given.names.iter().any(|n| n == name));
+        let expected = expected.chain(rules.span_signals());
         let expected = expected.map(str::to_owned).collect();
-        let trace_rows = TraceRows::create(run, rules, labels.clone(), given_ids, judgements)?;
+        let standing_in = night.and_then(|night| night.standing_in.as_ref());
+        let standing_in = standing_in.and_then(|file| read.files().position(|other| other == file));
+        let kept = night.map(|night| night.kept.clone()).unwrap_or_default();
+        let trace_rows = TraceRows::create(run, rules, labels.clone(), given_ids, judgements)?
+            .going_on(standing_in, kept);
         let (sender, writer) = trace_rows.on_own_thread()?;
         let tap = Arc::new(Tap::new(scored, move |batch| {
             // The writer only stops listening when it has failed; its own error is the one to report.
@@ -346,10 +358,11 @@ impl Passes<'_> {
             reliability: rules.wants("agent_reliability"),
             consistency: rules.wants("agent_consistency"),
             expected,
+            span_signals: rules.span_signals(),
         };
         let table = Arc::clone(&tap);
         let frame = sessions.sessions(&context, table).await?;
-        let mut session_rows = SessionRows::create(run, rules, labels)?;
+        let mut session_rows = SessionRows::create(run, rules, labels, night.map(Night::so_far))?;
         let ran = for_each_batch(frame, |batch| {
             session_rows.write(&batch).map_err(crate::engine::external)
         })

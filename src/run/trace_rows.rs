@@ -22,17 +22,19 @@ use span_rows::SpanMetrics;
 use table::{TraceColumns, comparing, traces_schema};
 
 use crate::engine::{unpack_comparison_record, unpack_loop_record};
+use crate::history::CARRIED;
 use crate::metric::Rules;
 use crate::metric::agent_reliability::step_risk;
 use crate::metric::coherence::Coherence;
 use crate::metric::compared::{Compared, Comparing};
-use crate::metric::round4;
+use crate::metric::{Metadata, round4};
 use crate::output::Status;
 use crate::output::score_rows::{
     ANNOTATION, AUTOMATED, MadeBy, ModelLabel, ScoreRow, ScoreRows, scores_schema,
 };
-use crate::output::table_writer::TableWriter;
+use crate::output::table_writer::{TableThread, TableWriter};
 use crate::output::{Distributions, FailureSummary, RunDirectory, RunError};
+use crate::run::carried;
 use crate::run::judging::judgements::{Judgement, Judgements};
 
 /// Counts that the summary needs.
@@ -87,8 +89,8 @@ impl TraceCounts {
 
 /// Writes scored traces as they come out of the plan.
 pub(super) struct TraceRows {
-    traces: TableWriter,
-    scores: TableWriter,
+    traces: TableThread,
+    scores: TableThread,
     /// Where each trace's texts are, row for row beside `traces`; for the report, then thrown away.
     places: TableWriter,
     rules: Rules,
@@ -96,11 +98,19 @@ pub(super) struct TraceRows {
     /// Trace ids with given signals.
     given: HashSet<String>,
     judgements: Option<Judgements>,
+    /// For the night after this one, row for row beside `traces`.
+    carried: TableWriter,
+    /// The number of the file whose rows stand for what can't be read again.
+    standing_in: Option<usize>,
+    /// Traces that keep the scores of an earlier run, by canonical id, and that run.
+    kept: BTreeMap<String, String>,
     /// Metrics that compare outputs with expected texts.
     comparing: Vec<Comparing>,
     of_spans: SpanMetrics,
     session: RecentIds,
     counts: TraceCounts,
+    /// The metadata of one score, in a buffer that is used again.
+    metadata: String,
 }
 
 /// A writer at work: batches go in at the sender, and what it counted comes out at the end.
@@ -124,23 +134,36 @@ impl TraceRows {
             place("input_position"),
             place("output_position"),
         ]));
+        let traces = TableWriter::create(run.path(), "traces", traces_schema(rules))?;
+        let scores = TableWriter::create(run.path(), "scores", scores_schema())?;
         Ok(Self {
-            traces: TableWriter::create(run.path(), "traces", traces_schema(rules))?,
-            scores: TableWriter::create(run.path(), "scores", scores_schema())?,
-            places: TableWriter::create(&run.work(), PLACES, places)?,
+            traces: TableThread::start(traces, "traces")?,
+            scores: TableThread::start(scores, "scores")?,
+            places: TableWriter::create_in_work(&run.work(), PLACES, places)?,
             rules: rules.clone(),
             labels,
             given,
             judgements,
+            carried: TableWriter::create(run.path(), CARRIED, carried::schema())?,
+            standing_in: None,
+            kept: BTreeMap::new(),
             comparing: comparing(rules).collect(),
             of_spans: SpanMetrics::of(rules),
             session: RecentIds::new(rules.window),
             counts: TraceCounts::default(),
+            metadata: String::new(),
         })
     }
 
-    /// Writes on a thread of its own, so that encoding files does not hold up the plan. At most a
-    /// few batches wait.
+    /// The same of a run that continues others: the number of the file whose rows stand for what can't be read again, and
+    /// the traces that keep their scores.
+    pub fn going_on(mut self, standing_in: Option<usize>, kept: BTreeMap<String, String>) -> Self {
+        (self.standing_in, self.kept) = (standing_in, kept);
+        self
+    }
+
+    /// Makes rows on a thread of its own, beside those that write the two tables, so that none of it holds up the plan. At
+    /// most a few batches wait.
     pub fn on_own_thread(mut self) -> Result<Writing, RunError> {
         let (sender, receiver) = std::sync::mpsc::sync_channel::<RecordBatch>(4);
         let thread = std::thread::Builder::new()
@@ -160,6 +183,7 @@ impl TraceRows {
     fn finish(self) -> Result<(u64, TraceCounts), RunError> {
         self.traces.finish()?;
         self.places.finish()?;
+        self.carried.finish()?;
         Ok((self.scores.finish()?, self.counts))
     }
 
@@ -168,14 +192,17 @@ impl TraceRows {
             .convert(batch)
             .map_err(|e| RunError::Plan(format!("a result batch could not be built: {e}")))?;
         let (traces, scores) = rows;
-        self.traces.write(&traces)?;
-        self.scores.write(&scores)?;
+        self.traces.write(traces)?;
+        self.scores.write(scores)?;
         let places = batch.project(&[
             batch.schema().index_of("input_position").unwrap_or(0),
             batch.schema().index_of("output_position").unwrap_or(0),
         ]);
         self.places
-            .write(&places.map_err(|e| RunError::Plan(e.to_string()))?)
+            .write(&places.map_err(|e| RunError::Plan(e.to_string()))?)?;
+        let carried = carried::rows_of(batch, self.standing_in);
+        self.carried
+            .write(&carried.map_err(|e| RunError::Plan(e.to_string()))?)
     }
 
     fn convert(&mut self, batch: &RecordBatch) -> Result<(RecordBatch, RecordBatch), ArrowError> {
@@ -252,11 +279,19 @@ impl TraceRows {
             return Status::Success;
         }
         if plan.coherence_given.value(row) {
-            push_reused(details, NAME);
+            let value = plan.signals(row).coherence;
+            self.push_given(
+                (NAME, value),
+                plan.canonical_id(row),
+                trace,
+                scores,
+                details,
+            );
             return Status::Success;
         }
         let threshold = self.rules.threshold(NAME);
-        let mut metadata = String::new();
+        let mut metadata = std::mem::take(&mut self.metadata);
+        metadata.clear();
         let scored = match &Coherence::new(plan.gap(row), threshold) {
             Ok(coherence) => {
                 coherence.push_metadata(&mut metadata);
@@ -273,7 +308,33 @@ impl TraceRows {
         };
         push_member(details, NAME, &metadata);
         scored.push(scores, NAME, trace, &metadata);
+        self.metadata = metadata;
         scored.status()
+    }
+
+    /// What is not computed: a signal that was given has no score of this run, and one of an earlier night keeps its own.
+    fn push_given(
+        &mut self,
+        (metric, value): (&str, Option<f64>),
+        canonical_id: &str,
+        trace: Labels<'_>,
+        scores: &mut ScoreRows,
+        details: &mut String,
+    ) {
+        let (Some(value), Some(run)) = (value, self.kept.get(canonical_id)) else {
+            return push_reused(details, metric);
+        };
+        let threshold = self.rules.threshold(metric);
+        let reason = format!("Kept from the run {run}: the rows that it read are gone.");
+        let mut metadata = String::new();
+        let mut object = Metadata::object(&mut metadata);
+        object.text("note", "given");
+        object.text("kept_from", run);
+        object.end();
+        self.counts.distributions.of(metric).add(value, threshold);
+        push_member(details, metric, &metadata);
+        let scored = Scored::success(value, Some(value >= threshold), threshold, reason);
+        scored.push(scores, metric, trace, &metadata);
     }
 
     fn push_loops(
@@ -289,7 +350,14 @@ impl TraceRows {
             return Ok(Status::Success);
         }
         if plan.loop_detection_given.value(row) {
-            push_reused(details, NAME);
+            let value = plan.signals(row).loop_detection;
+            self.push_given(
+                (NAME, value),
+                plan.canonical_id(row),
+                trace,
+                scores,
+                details,
+            );
             return Ok(Status::Success);
         }
         let record = plan.loop_record(row).filter(|_| trace.session_id.is_some());
@@ -299,7 +367,8 @@ impl TraceRows {
         let threshold = self.rules.threshold(NAME);
         let detection = unpack_loop_record(record, threshold)
             .ok_or_else(|| ArrowError::ParseError("unreadable loop record".into()))?;
-        let mut metadata = String::new();
+        let mut metadata = std::mem::take(&mut self.metadata);
+        metadata.clear();
         let scored = match detection {
             Ok(detection) => {
                 detection.push_metadata(&mut metadata, |back| self.session.id_back(back));
@@ -316,6 +385,7 @@ impl TraceRows {
         };
         push_member(details, NAME, &metadata);
         scored.push(scores, NAME, trace, &metadata);
+        self.metadata = metadata;
         Ok(scored.status())
     }
 

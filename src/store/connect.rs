@@ -74,6 +74,11 @@ impl Connection {
                 "check the address; buckets tell capital from small letters".to_owned()
             }
             Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => advice(self.kind),
+            _ if text.contains("path segment") => {
+                "a name there has an empty part, `.` or `..` in it, and what it stands among can't be listed: name a deeper \
+                 folder or single objects, or give that object another name"
+                    .to_owned()
+            }
             _ if refused.iter().any(|code| text.contains(code)) => advice(self.kind),
             _ if text.contains("301") || text.contains("AuthorizationHeaderMalformed") => {
                 "the bucket may be of another region: set AWS_REGION".to_owned()

@@ -17,7 +17,7 @@ impl StoreError {
         advice: impl Into<String>,
     ) -> Self {
         Self {
-            address: address.into(),
+            address: without_user(&address.into()),
             problem: told(&problem.to_string(), &[]),
             advice: advice.into(),
         }
@@ -39,7 +39,9 @@ pub(super) fn told(text: &str, further: &[String]) -> String {
     for secret in secrets.chain(further.iter().filter(|s| s.len() >= 8).cloned()) {
         text = text.replace(&secret, "[secret]");
     }
-    let words = text.split_whitespace().map(without_query);
+    let words = text
+        .split_whitespace()
+        .map(|word| without_query(&without_user(word)));
     let text = words.collect::<Vec<_>>().join(" ");
     match text.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{} …", &text[..end]),
@@ -59,6 +61,27 @@ fn is_secret(name: &str) -> bool {
         .iter()
         .any(|e| name.ends_with(e));
     of_cloud && secret && !is_name
+}
+
+/// A word without the users and passwords of web addresses in it.
+fn without_user(word: &str) -> String {
+    let (mut rest, mut clean) = (word, String::new());
+    while let Some(at) = rest.find("://") {
+        let (before, after) = rest.split_at(at + 3);
+        clean.push_str(before);
+        let end = after.find(['/', '?', '#', '"', '\'', '`', ')', '>', ',', '<']);
+        let authority = &after[..end.unwrap_or(after.len())];
+        // Containers of Azure stand where users do.
+        let of_web = ["http://", "https://"]
+            .iter()
+            .any(|scheme| before.to_ascii_lowercase().ends_with(scheme));
+        rest = match authority.rfind('@') {
+            Some(user) if of_web || authority[..user].contains(':') => &after[user + 1..],
+            _ => after,
+        };
+    }
+    clean.push_str(rest);
+    clean
 }
 
 fn without_query(word: &str) -> String {
@@ -84,6 +107,18 @@ mod tests {
             &["night-token-1".to_owned()],
         );
         assert_eq!(text, "GET (https://h/c/x) said <Token-0>[secret]</Token-0>");
+        for (word, clean) in [
+            ("http://me:pw12345@h:9/x", "http://h:9/x"),
+            ("(HTTPS://me:p@w@h/x?y=1)", "(HTTPS://h/x)"),
+            ("abfss://box@account.net/x", "abfss://box@account.net/x"),
+            (
+                "url=\"http://token@h\",http://u:p@h",
+                "url=\"http://h\",http://h",
+            ),
+            ("http://h/a@b:c", "http://h/a@b:c"),
+        ] {
+            assert_eq!(told(word, &[]), clean);
+        }
         assert!(is_secret("AWS_SECRET_ACCESS_KEY") && is_secret("AZURE_STORAGE_SAS_TOKEN"));
         assert!(!is_secret("AWS_ACCESS_KEY_ID") && !is_secret("HOME_TOKEN"));
         assert!(told(&"x".repeat(2000), &[]).chars().count() < 410);

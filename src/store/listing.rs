@@ -1,5 +1,7 @@
 //! From an address to the objects behind it: an object, a prefix as a folder, or a glob.
 
+use std::collections::BTreeSet;
+
 use futures::StreamExt;
 use globset::{GlobBuilder, GlobMatcher};
 use object_store::path::Path;
@@ -8,6 +10,7 @@ use object_store::{Error, ObjectMeta, ObjectStoreExt};
 use super::StoreError;
 use super::connect::Connection;
 use super::location::{Kind, Location};
+use super::warehouse::Warehouse;
 
 /// Which objects of a folder are brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +46,7 @@ const ENDINGS: [&str; 9] = [
 const COMPRESSED: [&str; 4] = ["gz", "gzip", "zst", "zstd"];
 
 /// Whether an object of a folder may be read, by its name.
-fn may_be_read(name: &str) -> bool {
+pub(super) fn may_be_read(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let mut endings = name.rsplit('.');
     let last = endings.next().unwrap_or_default();
@@ -59,11 +62,11 @@ fn is_passed_over(below: &str) -> bool {
     below.split('/').any(|part| part.starts_with(['.', '_']))
 }
 
-fn is_glob(key: &str) -> bool {
+pub(super) fn is_glob(key: &str) -> bool {
     key.contains(['*', '?', '[', '{'])
 }
 
-fn path(at: &Location, key: &str) -> Result<Path, StoreError> {
+pub(super) fn path(at: &Location, key: &str) -> Result<Path, StoreError> {
     let parsed = match at.kind {
         Kind::Web => Path::from_url_path(key),
         _ => Path::parse(key),
@@ -111,6 +114,31 @@ pub(super) async fn find(
     }
 }
 
+/// Objects of a table of a warehouse are not its rows: some are deleted, or of an earlier state.
+fn refuse_tables(
+    at: &Location,
+    all: &[ObjectMeta],
+    taken: impl Fn(&str) -> bool,
+) -> Result<(), StoreError> {
+    let of_log = |meta: &ObjectMeta| {
+        let (kind, root) = Warehouse::of_key(meta.location.as_ref())?;
+        Some((kind, root.to_owned()))
+    };
+    let tables: BTreeSet<(Warehouse, String)> = all.iter().filter_map(of_log).collect();
+    let is_read = |(_, root): &&(Warehouse, String)| {
+        let keys = all.iter().map(|meta| meta.location.as_ref());
+        keys.filter(|key| key.starts_with(root.as_str()))
+            .any(&taken)
+    };
+    match tables.iter().find(is_read) {
+        None => Ok(()),
+        Some((kind, root)) => {
+            let table = at.sibling(root.trim_end_matches('/')).shown();
+            Err(StoreError::new(table, kind.problem(), kind.advice()))
+        }
+    }
+}
+
 /// All objects below a prefix, sorted, without the empty objects that stand for folders.
 pub(super) async fn below(
     connection: &Connection,
@@ -144,9 +172,8 @@ pub(super) async fn below(
 
 fn is_taken(below: &str, wanted: Wanted) -> bool {
     let name = below.rsplit('/').next().unwrap_or_default();
-    !below.is_empty()
-        && !is_passed_over(below)
-        && (wanted == Wanted::Everything || may_be_read(name))
+    let is_read = || !is_passed_over(below) && (wanted == Wanted::Everything || may_be_read(name));
+    !below.is_empty() && (is_of_log(below) || is_read())
 }
 
 async fn in_folder(
@@ -157,14 +184,16 @@ async fn in_folder(
 ) -> Result<Vec<Listed>, StoreError> {
     let all = below(connection, at, prefix).await?;
     let count = all.len();
-    let taken = all.into_iter().filter(|meta| {
-        let below = meta
-            .location
-            .as_ref()
-            .strip_prefix(prefix)
-            .unwrap_or_default();
+    let is_taken = |key: &str| {
+        let below = key.strip_prefix(prefix).unwrap_or_default();
         is_taken(below.trim_start_matches('/'), wanted)
-    });
+    };
+    if wanted == Wanted::Inputs {
+        refuse_tables(at, &all, is_taken)?;
+    }
+    let taken = all
+        .into_iter()
+        .filter(|meta| is_taken(meta.location.as_ref()));
     let taken: Vec<Listed> = taken.map(Listed::from).collect();
     match (taken.is_empty(), count) {
         (false, _) => Ok(taken),
@@ -202,6 +231,9 @@ async fn matching(
         .take_while(|part| !is_glob(part))
         .collect();
     let all = below(connection, at, &base.join("/")).await?;
+    if wanted == Wanted::Inputs {
+        refuse_tables(at, &all, |key| takes(&glob, key, wanted))?;
+    }
     let taken = all
         .into_iter()
         .filter(|meta| takes(&glob, meta.location.as_ref(), wanted));
@@ -266,6 +298,28 @@ mod tests {
     }
 
     #[test]
+    fn the_log_of_a_delta_table_comes_with_its_files() {
+        const KEYS: [&str; 7] = [
+            "t/_delta_log/00000000000000000000.json",
+            "t/_delta_log/00000000000000000001.checkpoint.parquet",
+            "t/_delta_log/_last_checkpoint",
+            "t/date=1/p.parquet",
+            "u/_tmp/_delta_log/0.json",
+            "u/my_delta_log/0.json",
+            "u/p.parquet",
+        ];
+        let inputs = |address| found(&KEYS, address, Wanted::Inputs).unwrap();
+        assert_eq!(inputs("s3://b/t"), KEYS[..4]);
+        assert_eq!(inputs("s3://b/t*"), KEYS[..4]);
+        assert_eq!(inputs("s3://b/u/"), KEYS[5..]);
+        let mut by_name = inputs("s3://b/t/**/*.parquet");
+        by_name.sort();
+        assert_eq!(by_name, KEYS[..4]);
+        assert_eq!(inputs("s3://b/u/*.parquet"), KEYS[6..]);
+        assert_eq!(inputs("s3://b/t/date=1/p.parquet"), KEYS[3..4]);
+    }
+
+    #[test]
     fn objects_folders_and_globs_are_found_as_on_a_disk() {
         const KEYS: [&str; 9] = [
             "t/date=1/p.parquet",
@@ -294,16 +348,28 @@ mod tests {
         assert_eq!(inputs("s3://b/**/p.parquet").unwrap().len(), 2);
         let everything = found(&KEYS, "s3://b/t", Wanted::Everything).unwrap();
         assert_eq!(everything.len(), 4);
+        const TABLE: [&str; 3] = [
+            "w/t/_delta_log/00000000000000000000.json",
+            "w/t/part-0.parquet",
+            "w/i/metadata/v1.metadata.json",
+        ];
+        for address in ["s3://b/w", "s3://b/w/t", "s3://b/w/*/*.parquet", "s3://b"] {
+            let refused = found(&TABLE, address, Wanted::Inputs).unwrap_err();
+            assert!(
+                refused.contains("s3://b/w/t") && refused.contains("Delta"),
+                "{refused}"
+            );
+        }
+        let one = found(&TABLE, "s3://b/w/t/part-0.parquet", Wanted::Inputs);
+        assert_eq!(one.unwrap(), ["w/t/part-0.parquet"]);
+        // A folder that is named itself is read, whatever its name.
+        assert_eq!(inputs("s3://b/t/_tmp/").unwrap(), ["t/_tmp/p.parquet"]);
         for (nothing, told) in [
             ("s3://b/none", "no such object"),
             ("s3://b/t/*.csv", "no object matches"),
-            ("s3://b/t/_tmp/", "nothing"),
         ] {
-            match inputs(nothing) {
-                Err(error) => assert!(error.contains(told), "{error}"),
-                // A folder that is named itself is read, whatever its name.
-                Ok(keys) => assert_eq!(keys, ["t/_tmp/p.parquet"]),
-            }
+            let error = inputs(nothing).unwrap_err();
+            assert!(error.contains(told), "{error}");
         }
     }
 }

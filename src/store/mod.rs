@@ -5,27 +5,35 @@
 //! were given ([`crate::text`] knows which path is a copy of what). A run that is to be in a bucket is made in such a folder
 //! as everywhere, and carried over at its end.
 //!
+//! Delta tables come the same way, also local ones: the rows of one version are written there ([`delta`]).
+//!
 //! Calls wait until they are done; inside, a small runtime of its own has many requests under way.
 
 mod connect;
 mod deliver;
+mod delta;
 mod destination;
 mod error;
 mod fetch;
+mod file_destination;
 mod listing;
 mod location;
 mod metadata_service;
 mod profile;
 mod scratch;
 mod upload;
+mod warehouse;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 pub use destination::Destination;
 pub use error::StoreError;
+pub use file_destination::FileDestination;
+pub(crate) use warehouse::Warehouse;
 
 use connect::Connection;
+use delta::Table;
 use listing::{Listed, Wanted};
 use location::Location;
 use scratch::Scratch;
@@ -47,11 +55,11 @@ pub(crate) fn is_address(path: &str) -> bool {
     path.contains("://")
 }
 
-/// Brings remote files, folders and globs among `paths` here. `file://` is a local path.
+/// Brings remote files, folders and globs among `paths` here, and the rows of Delta tables. `file://` is a local path.
 ///
 /// # Errors
 /// [`StoreError`] if `offline` and a path is remote, if there is nothing at an address, credentials are missing or refused,
-/// an object changes meanwhile, or the disk is too small. Nothing is left behind then.
+/// an object changes meanwhile, a table can't be read, or the disk is too small. Nothing is left behind then.
 pub fn fetched(paths: Vec<String>, offline: bool) -> Result<Fetched, StoreError> {
     bring(paths, offline, Wanted::Inputs)
 }
@@ -61,10 +69,13 @@ pub fn fetched(paths: Vec<String>, offline: bool) -> Result<Fetched, StoreError>
 ///
 /// # Errors
 /// As [`fetched`].
-pub fn fetched_runs(folders: &[PathBuf]) -> Result<(Vec<PathBuf>, Fetched), StoreError> {
+pub fn fetched_runs(
+    folders: &[PathBuf],
+    offline: bool,
+) -> Result<(Vec<PathBuf>, Fetched), StoreError> {
     let remote = folders.iter().filter_map(|folder| address_in(folder));
     let remote = remote.map(str::to_owned).collect();
-    let fetched = bring(remote, false, Wanted::Everything)?;
+    let fetched = bring(remote, offline, Wanted::Everything)?;
     let mut copies = fetched.paths.iter();
     let folders = folders.iter().map(|folder| {
         let copy = address_in(folder).and_then(|_| copies.next());
@@ -74,22 +85,25 @@ pub fn fetched_runs(folders: &[PathBuf]) -> Result<(Vec<PathBuf>, Fetched), Stor
 }
 
 fn bring(mut paths: Vec<String>, offline: bool, wanted: Wanted) -> Result<Fetched, StoreError> {
-    let mut remote = Vec::new();
+    let (mut remote, mut tables) = (Vec::new(), Vec::new());
     for (at, path) in paths.iter_mut().enumerate() {
-        if !is_address(path) {
-            continue;
-        }
-        match location::parse(path)? {
-            location::Named::Local(local) => *path = local,
-            location::Named::Remote(location) => {
-                if offline {
-                    return Err(refused_offline(&location));
+        if is_address(path) {
+            match location::parse(path)? {
+                location::Named::Local(local) => *path = local,
+                location::Named::Remote(location) => {
+                    if offline {
+                        return Err(refused_offline(&location));
+                    }
+                    remote.push((at, location));
+                    continue;
                 }
-                remote.push((at, location));
             }
         }
+        if wanted == Wanted::Inputs {
+            tables.extend(Table::local(path)?.map(|table| (at, table)));
+        }
     }
-    if remote.is_empty() {
+    if remote.is_empty() && tables.is_empty() {
         return Ok(Fetched {
             paths,
             ..Fetched::default()
@@ -97,30 +111,62 @@ fn bring(mut paths: Vec<String>, offline: bool, wanted: Wanted) -> Result<Fetche
     }
     let scratch = Scratch::make()?;
     let runtime = runtime()?;
-    let (mut origins, mut all) = (HashSet::new(), Vec::new());
+    let (mut origins, mut all, mut odd) = (HashSet::new(), Vec::new(), Vec::new());
     for (at, location) in remote {
         let connection = Connection::open(&location)?;
+        if wanted == Wanted::Inputs
+            && let Some((table, folder)) =
+                runtime.block_on(Table::remote(&connection, &location))?
+        {
+            origins.insert(folder);
+            tables.push((at, table));
+            continue;
+        }
         let found = runtime.block_on(listing::find(&connection, &location, wanted))?;
         let place = scratch.place_of(&location)?;
         paths[at] = place.display().to_string();
         for listed in found {
             let origin = location.sibling(listed.key.as_ref());
-            let copy = scratch.place_of(&origin)?;
+            let copy = match scratch.place_of(&origin) {
+                Ok(copy) => copy,
+                // One that was named itself is an error; among others it is left out and named.
+                Err(error) if origin == location => return Err(error),
+                Err(_) => {
+                    odd.push(origin);
+                    continue;
+                }
+            };
             if origins.insert(origin.clone()) {
                 all.push((connection.clone(), origin, listed, copy));
             }
         }
     }
     all.sort_by(|a, b| a.3.cmp(&b.3));
+    tell_left_out(&odd);
     check_nesting(&all)?;
     let sizes = all.iter().filter_map(|(_, _, listed, _)| listed.size);
     scratch.check_room(sizes.sum())?;
     runtime.block_on(fetch::bring_all(all))?;
+    for (number, (at, table)) in tables.into_iter().enumerate() {
+        let folder = table.write(&scratch, number, &runtime)?;
+        paths[at] = folder.display().to_string();
+    }
     Ok(Fetched {
         paths,
         origins: origins.into_iter().collect(),
         scratch: Some(scratch),
     })
+}
+
+/// Names objects whose names no file can have here: they are not read, and nobody should think that they were.
+fn tell_left_out(odd: &[Location]) {
+    let Some(first) = odd.first() else { return };
+    let (count, first) = (odd.len(), first.shown());
+    tracing::warn!(
+        count,
+        first,
+        "objects are left out: a part of their names can't be that of a file here; copy them to other names to read them"
+    );
 }
 
 /// What is asked of a bucket: by whom, of what, and where it goes.

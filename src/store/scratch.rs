@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -51,12 +52,13 @@ impl Scratch {
     /// Where the copy of an object is, or is to be: `SCHEME/BUCKET/KEY`. Two addresses of a web server that differ in their
     /// query are two files.
     pub fn place_of(&self, location: &Location) -> Result<PathBuf, StoreError> {
-        let mut base = self.root.clone();
+        let mut below = PathBuf::new();
         if let Some(query) = &location.query {
-            base.push(&blake3::hash(query.as_bytes()).to_hex()[..16]);
+            below.push(&blake3::hash(query.as_bytes()).to_hex()[..16]);
         }
-        base.push(&location.scheme);
-        name_copies(&base, &format!("{}://", location.scheme));
+        below.push(&location.scheme);
+        name_copies(&self.root, &below, &format!("{}://", location.scheme));
+        let mut base = self.root.join(below);
         base.push(&location.authority);
         let key = location.key.trim_end_matches('/');
         for part in key.split('/').filter(|part| !part.is_empty()) {
@@ -70,6 +72,18 @@ impl Scratch {
             base.push(part);
         }
         Ok(base)
+    }
+
+    /// Where the rows of a table are to be, which are named by the table and its version: `…/NAME@v7`. `number` tells tables
+    /// apart.
+    pub fn of_table(&self, number: usize, name: &str, version: u64) -> PathBuf {
+        let name = name.trim_end_matches('/');
+        let above = name.rfind('/').map_or(0, |slash| slash + 1);
+        let (above, own) = name.split_at(above);
+        let base = self.root.join(format!("table-{number}"));
+        name_copies(&base, above);
+        // A name like `date=1` would be taken for the value of a column.
+        base.join(format!("{}@v{version}", own.replace('=', ":")))
     }
 
     /// Whether so many bytes fit.
@@ -102,16 +116,25 @@ impl Scratch {
     }
 }
 
-/// Removes the folders of processes that are gone: nobody holds their lock. One without a lock is about to get it.
+/// A folder that has no lock for so long gets none: whoever made it was killed.
+const ABOUT_TO_LOCK: Duration = Duration::from_secs(3600);
+
+/// Removes the folders of processes that are gone: nobody holds their lock. A young one without a lock is about to get it.
 fn remove_leftovers(parent: &Path) {
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
         if !entry.file_name().to_string_lossy().starts_with(NAME) {
             continue;
         }
-        let Ok(lock) = File::open(entry.path().join(LOCK)) else {
-            continue;
+        let made = entry.metadata().and_then(|of| of.modified());
+        let age = made.ok().and_then(|made| made.elapsed().ok());
+        let is_gone = match File::open(entry.path().join(LOCK)) {
+            Ok(lock) => lock.try_lock().is_ok(),
+            Err(e) => {
+                e.kind() == std::io::ErrorKind::NotFound
+                    && age.is_some_and(|age| age > ABOUT_TO_LOCK)
+            }
         };
-        if lock.try_lock().is_ok() {
+        if is_gone {
             tracing::info!(path = %entry.path().display(), "removing what a killed process left behind");
             let _ = std::fs::remove_dir_all(entry.path());
         }
@@ -143,6 +166,14 @@ mod tests {
         let second = scratch.place_of(&remote("https://h/x?a=2")).unwrap();
         assert_ne!(first, second);
         assert_eq!(origin_of(&second), "https://h/x");
+        let table = scratch.of_table(0, "/w/traces/", 7);
+        assert_eq!(origin_of(&table), "/w/traces@v7");
+        assert_eq!(
+            origin_of(&table.join("p.parquet")),
+            "/w/traces@v7/p.parquet"
+        );
+        let table = scratch.of_table(1, "s3://b/w/day=1", 0);
+        assert_eq!(origin_of(&table), "s3://b/w/day:1@v0");
         assert!(scratch.place_of(&remote("s3://b/a/../../x")).is_err());
         assert!(scratch.check_room(1).is_ok());
         let error = scratch.check_room(u64::MAX / 2).unwrap_err().to_string();
@@ -159,8 +190,14 @@ mod tests {
         std::fs::create_dir_all(&held).unwrap();
         let lock = File::create(held.join(LOCK)).unwrap();
         lock.lock().unwrap();
+        let [young, old] = ["young", "old"].map(|name| folder.path().join(format!("{NAME}{name}")));
+        std::fs::create_dir_all(&young).unwrap();
+        std::fs::create_dir_all(&old).unwrap();
+        let past = std::time::SystemTime::now() - 2 * ABOUT_TO_LOCK;
+        File::open(&old).unwrap().set_modified(past).unwrap();
         remove_leftovers(folder.path());
         assert!(!left.exists() && held.exists());
+        assert!(!old.exists() && young.exists());
 
         let scratch = Scratch::make().unwrap();
         let run = scratch.root.join("run");

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::conversation::ConversationSummary;
 use crate::output::{FailureSummary, GateResult, MetricSummary, QuarantineSummary, WorstSession};
+use crate::text::TextMode;
 
 pub use judging::{CapUse, JudgeSummary, JudgedMetricSummary};
 pub use page::{PageFacts, ShownSession};
@@ -33,6 +34,9 @@ pub struct Summary {
     pub traces_without_session: u64,
     /// Rows whose session id was the empty string.
     pub empty_session_ids: u64,
+    /// What the run continues, if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub continued: Option<ContinuedSummary>,
     /// Rows merged into another row of the same trace id.
     pub merged_duplicates: u64,
     /// Rows set aside.
@@ -57,6 +61,9 @@ pub struct Summary {
     /// Traces without spans, where metrics look at them.
     #[serde(skip_serializing_if = "is_zero")]
     pub traces_without_spans: u64,
+    /// What is embedded of documents, where texts were embedded and any may be of a document.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text_mode: Option<TextMode>,
     /// Non-empty texts seen.
     pub texts: u64,
     /// Distinct texts among them.
@@ -86,6 +93,25 @@ pub struct Summary {
     pub gates: Vec<GateResult>,
     /// Seconds by stage.
     pub stages: Vec<(String, f64)>,
+}
+
+/// What a night took over from the nights before it.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ContinuedSummary {
+    /// The run that it continues.
+    pub run: String,
+    /// Which run of its chain it is.
+    pub night: u64,
+    /// Sessions of earlier nights that new rows touch.
+    pub sessions: u64,
+    /// Their traces that were read again.
+    pub traces_read_again: u64,
+    /// Their traces that keep the scores of an earlier night, since the files that they were in are gone or changed.
+    pub traces_kept: u64,
+    /// How many such files there are.
+    pub files_gone: u64,
+    /// The first of them, and what is wrong with each.
+    pub gone: Vec<String>,
 }
 
 /// Most runs compare nothing, and say nothing of it.
@@ -128,6 +154,10 @@ impl Summary {
             && self.failed_signals == 0
             && self.pending_signals == 0
             && self.unreadable_files == 0
+            && self
+                .continued
+                .as_ref()
+                .is_none_or(|continued| continued.traces_kept == 0)
             && !self.compared_nothing()
     }
 }

@@ -24,7 +24,8 @@ pub use word_set::{WordSet, jaccard_of_texts, words};
 pub use word_sketch::{SKETCH, WordSketch, text_hash};
 
 /// Which text of a JSON cell is embedded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum TextMode {
     /// The whole value, serialised as PandaProbe does.
     #[default]
@@ -40,6 +41,14 @@ impl TextMode {
         match self {
             Self::Compat => "compat",
             Self::Content => "content",
+        }
+    }
+
+    /// What it means, for people.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Compat => "documents are embedded whole",
+            Self::Content => "of documents, what was said is embedded",
         }
     }
 

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use globset::GlobBuilder;
 use walkdir::WalkDir;
 
 use super::TraceError;
 use super::format::may_be_foreign;
+use crate::store::Warehouse;
 
 /// How a file's bytes are laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,9 +42,17 @@ pub struct SourceFile {
     pub partition: Vec<(String, String)>,
     /// The files that it was made of; none if it is what was given.
     pub origins: Vec<PathBuf>,
+    /// The rows to read, ascending; none reads all.
+    pub rows: Option<Arc<Vec<u64>>>,
 }
 
 impl SourceFile {
+    /// Whether a row is to be read.
+    pub(super) fn has_row(&self, row: u64) -> bool {
+        let rows = self.rows.as_ref();
+        rows.is_none_or(|rows| rows.binary_search(&row).is_ok())
+    }
+
     /// What was given: the file itself, or the files that it was made of.
     pub fn given(&self) -> &[PathBuf] {
         match self.origins.as_slice() {
@@ -94,6 +104,7 @@ pub(super) fn all_files(paths: &[String]) -> Result<Vec<(SourceFile, bool)>, Tra
             format: format_of(path).map_err(|e| failed(given, e))?,
             partition: partition_of(path),
             origins: Vec::new(),
+            rows: None,
         };
         let whole = path.canonicalize().map_err(|e| failed(given, e))?;
         found.entry(whole).or_insert((file, named)).1 |= named;
@@ -129,9 +140,8 @@ pub(super) fn all_files(paths: &[String]) -> Result<Vec<(SourceFile, bool)>, Tra
 /// Files of a folder that may hold traces.
 fn walked(given: &str, folder: &Path) -> Result<Vec<PathBuf>, TraceError> {
     let mut files = Vec::new();
-    for entry in visible_entries(folder) {
-        let entry = entry.map_err(|e| failed(given, e))?;
-        refuse_table(given, &entry)?;
+    for entry in visible_entries(given, folder) {
+        let entry = entry?;
         let path = entry.path();
         let known = SourceFormat::of_extension(path).is_some() || may_be_foreign(path);
         if entry.file_type().is_file() && known {
@@ -142,18 +152,14 @@ fn walked(given: &str, folder: &Path) -> Result<Vec<PathBuf>, TraceError> {
 }
 
 /// The files of a warehouse table are not its rows: some are deleted, or of an earlier state.
-fn refuse_table(given: &str, entry: &walkdir::DirEntry) -> Result<(), TraceError> {
-    if !entry.file_type().is_dir() || !entry.path().join("_delta_log").is_dir() {
-        return Ok(());
-    }
-    Err(failed(
-        given,
-        format!(
-            "`{}` is a Delta table, whose files also hold rows that are deleted; write its rows as Parquet first, or name \
-             files one by one",
-            entry.path().display()
-        ),
-    ))
+fn refuse_table(given: &str, kind: Warehouse, folder: &Path) -> TraceError {
+    let problem = format!(
+        "`{}`: {}; {}",
+        folder.display(),
+        kind.problem(),
+        kind.advice()
+    );
+    failed(given, problem)
 }
 
 /// What name and first bytes say; JSON Lines if they say nothing.
@@ -203,15 +209,29 @@ fn single(
         format,
         partition: partition_of(path),
         origins: Vec::new(),
+        rows: None,
     })
 }
 
-/// What is in a folder and below, without hidden names and those that begin with `_`.
-fn visible_entries(folder: &Path) -> impl Iterator<Item = walkdir::Result<walkdir::DirEntry>> {
+/// What is in a folder and below, without hidden names and those that begin with `_`. No table of a warehouse, and no part
+/// of one.
+fn visible_entries<'f>(
+    given: &'f str,
+    folder: &'f Path,
+) -> impl Iterator<Item = Result<walkdir::DirEntry, TraceError>> + 'f {
+    let around = Warehouse::around(folder).map(|(kind, table)| refuse_table(given, kind, &table));
     let walk = WalkDir::new(folder).follow_links(true).sort_by_file_name();
-    walk.into_iter().filter_entry(|entry| {
+    let visible = walk.into_iter().filter_entry(|entry| {
         entry.depth() == 0 || !entry.file_name().to_string_lossy().starts_with(['.', '_'])
-    })
+    });
+    let entries = visible.map(move |entry| {
+        let entry = entry.map_err(|e| failed(given, e))?;
+        match Warehouse::of(entry.path()).filter(|_| entry.file_type().is_dir()) {
+            Some(kind) => Err(refuse_table(given, kind, entry.path())),
+            None => Ok(entry),
+        }
+    });
+    around.map(Err).into_iter().chain(entries)
 }
 
 fn in_folder(
@@ -220,9 +240,8 @@ fn in_folder(
     format: Option<SourceFormat>,
 ) -> Result<Vec<SourceFile>, TraceError> {
     let mut files = Vec::new();
-    for entry in visible_entries(folder) {
-        let entry = entry.map_err(|e| failed(given, e))?;
-        refuse_table(given, &entry)?;
+    for entry in visible_entries(given, folder) {
+        let entry = entry?;
         let known = SourceFormat::of_extension(entry.path());
         if let (true, Some(known)) = (entry.file_type().is_file(), known)
             && format.is_none_or(|wanted| wanted == known)
@@ -233,6 +252,7 @@ fn in_folder(
                 format: known,
                 partition,
                 origins: Vec::new(),
+                rows: None,
             });
         }
     }
@@ -276,6 +296,8 @@ fn globbed(given: &str) -> Result<(Vec<PathBuf>, Vec<PathBuf>), TraceError> {
         base = PathBuf::from(".");
     }
     let (mut files, mut folders) = (Vec::new(), Vec::new());
+    // The folder that is known to be of no table.
+    let mut checked = None;
     for entry in WalkDir::new(&base).follow_links(true).sort_by_file_name() {
         let entry = entry.map_err(|e| failed(given, e))?;
         let path = entry.path();
@@ -290,6 +312,14 @@ fn globbed(given: &str) -> Result<(Vec<PathBuf>, Vec<PathBuf>), TraceError> {
         if entry.file_type().is_dir() {
             folders.push(entry.path().to_owned());
         } else if entry.file_type().is_file() {
+            let parent = path.parent().unwrap_or(Path::new("")).to_owned();
+            if checked.as_ref() != Some(&parent) {
+                let from = entry.path().parent().unwrap_or(entry.path());
+                if let Some((kind, table)) = Warehouse::around(from) {
+                    return Err(refuse_table(given, kind, &table));
+                }
+                checked = Some(parent);
+            }
             files.push(path.to_owned());
         }
     }
@@ -382,10 +412,19 @@ mod tests {
             "first bytes decide"
         );
         std::fs::create_dir_all(root.join("a/_delta_log")).unwrap();
-        for given in [at(""), at("a")] {
-            let refused = discover(std::slice::from_ref(&given), None).unwrap_err();
+        for given in ["", "a", "a/date=2026-11-20", "a/*/*.parquet", "*"] {
+            let refused = discover(&[at(given)], None).unwrap_err();
             assert!(refused.to_string().contains("Delta table"), "{refused}");
         }
+        let named = at("a/date=2026-11-20/p.parquet");
+        assert_eq!(discover(&[named], None).unwrap().len(), 1);
+        std::fs::create_dir_all(root.join("b/metadata")).unwrap();
+        std::fs::write(root.join("b/metadata/v1.metadata.json"), "{}").unwrap();
+        let refused = discover(&[at("b")], None).unwrap_err().to_string();
+        assert!(
+            refused.contains("Iceberg") && refused.contains("write its rows as Parquet"),
+            "{refused}"
+        );
         for nowhere in ["none", "b/*.jsonl", "empty"] {
             std::fs::create_dir_all(root.join("empty")).unwrap();
             assert!(

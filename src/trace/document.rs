@@ -163,11 +163,12 @@ impl DocumentSource {
         mut each: impl FnMut(TraceDocument) -> ControlFlow<()>,
     ) -> Result<(), TraceError> {
         for (at, file) in self.files.iter().enumerate() {
-            let rows: Option<Vec<u64>> = places.map(|places| {
+            let chosen = places.map(|places| {
                 let from = places.partition_point(|place| place.file() < at);
                 let to = places.partition_point(|place| place.file() <= at);
                 places[from..to].iter().map(|place| place.row()).collect()
             });
+            let rows: Option<Vec<u64>> = chosen.or_else(|| file.rows.as_deref().cloned());
             if rows.as_ref().is_some_and(Vec::is_empty) {
                 continue;
             }

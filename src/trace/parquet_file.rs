@@ -161,6 +161,18 @@ impl ParquetFile {
         self.columns.signals.iter().any(Option::is_some)
     }
 
+    /// Whether the wanted signal of this number is a column of this file.
+    pub fn has_signal(&self, at: usize) -> bool {
+        self.columns.signals.get(at).is_some_and(Option::is_some)
+    }
+
+    /// Whether cells of its texts are documents.
+    pub fn has_documents(&self) -> bool {
+        let texts = [self.columns.input, self.columns.output];
+        let mut texts = texts.into_iter().flatten();
+        texts.any(|(_, encoding)| matches!(encoding, TextEncoding::Json | TextEncoding::Native))
+    }
+
     /// The columns of the file; texts are of the type `BinaryView`.
     pub fn schema(&self) -> &Schema {
         self.metadata.schema()

@@ -72,6 +72,21 @@ impl TextAt {
         Self(position)
     }
 
+    /// The number of the file, and the row in it.
+    pub fn parts(self) -> (usize, u64) {
+        (self.file(), self.row())
+    }
+
+    /// The place of this row of the file with this number.
+    pub(crate) fn at(file: usize, row: u64) -> Self {
+        Self::new(file, row)
+    }
+
+    /// As in the `position` column.
+    pub(crate) fn position(self) -> u64 {
+        self.0
+    }
+
     pub(super) fn new(file: usize, row: u64) -> Self {
         Self((file as u64) << Self::ROW_BITS | row)
     }
@@ -278,6 +293,29 @@ impl TraceSource {
         })
     }
 
+    /// Whether any file has a column of this wanted signal; JSON Lines files may have one in any row.
+    pub fn has_signal(&self, name: &str) -> bool {
+        let at = self.options.columns.signals.iter().position(|s| s == name);
+        at.is_some_and(|at| {
+            self.files.iter().any(|(_, opened)| match opened {
+                Opened::Parquet(parquet) => parquet.has_signal(at),
+                Opened::JsonLines => true,
+            })
+        })
+    }
+
+    /// Whether any file says that cells of its texts are documents.
+    pub fn has_documents(&self) -> bool {
+        let (columns, map) = (&self.options.columns, &self.options.map);
+        let declared = (columns.input && map.is_json("input"))
+            || (columns.reads_output() && map.is_json("output"));
+        declared
+            || self.files.iter().any(|(_, opened)| match opened {
+                Opened::Parquet(parquet) => parquet.has_documents(),
+                Opened::JsonLines => false,
+            })
+    }
+
     /// Rows in all Parquet files as their metadata says; `None` if a JSON Lines file is among them.
     pub fn rows_expected(&self) -> Option<u64> {
         self.units
@@ -344,6 +382,9 @@ impl TraceSource {
                 parquet.read_row_group(unit.row_group, limits.bytes, limits.rows, |batch, first| {
                     for row in 0..batch.rows {
                         let number = first + row as u64;
+                        if !file.has_row(number) {
+                            continue;
+                        }
                         batch.signals(row, &mut signals);
                         let row = partitioned(batch.row(row, &signals), file, &self.options.map);
                         pending.push(row, TextAt::new(unit.file, number), number, each)?;
@@ -357,6 +398,9 @@ impl TraceSource {
             }
             Opened::JsonLines => {
                 jsonl::read_lines(&file.path, Wanted::Values(&names), |number, line| {
+                    if !file.has_row(number) {
+                        return Ok(true);
+                    }
                     seen.set(seen.get() + 1);
                     let (columns, map) = (&self.options.columns, &self.options.map);
                     let line = line.and_then(|line| {

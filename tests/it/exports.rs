@@ -149,6 +149,17 @@ fn good(body: Value) -> Answer {
     Answer::Status(200, Vec::new(), body.to_string())
 }
 
+/// What Langfuse answers where it takes all events.
+fn all_taken(asked: &Asked) -> Answer {
+    let events = asked.json()["batch"].as_array().unwrap().clone();
+    let taken: Vec<Value> = events
+        .iter()
+        .map(|event| json!({"id": event["id"], "status": 201}))
+        .collect();
+    let answer = json!({"successes": taken, "errors": []});
+    Answer::Status(207, Vec::new(), answer.to_string())
+}
+
 /// The ids of all scores in requests to Langfuse.
 fn sent_ids(server: &ScriptedJudge) -> Vec<String> {
     let asked = server.asked();
@@ -186,11 +197,8 @@ fn bodies_of_a_run_are_written_whole_and_the_same_each_time() {
         .as_any()
         .downcast_ref::<arrow::array::Float64Array>()
         .unwrap();
-    assert!(
-        scores
-            .iter()
-            .any(|score| score == coherence[0]["value"].as_f64())
-    );
+    let first_of_all = coherence[0]["value"].as_f64().unwrap();
+    assert!(scores.iter().flatten().any(|score| score == first_of_all));
     assert_eq!(coherence[0]["metadata"]["annotator_kind"], "CODE");
     assert!(
         lines
@@ -283,11 +291,7 @@ fn what_was_sent_is_not_sent_again() {
         match asked.attempt {
             0 => Answer::status(503, &[], "starting"),
             1 => Answer::status(429, &[("retry-after", "1")], "slowly"),
-            _ => Answer::Status(
-                207,
-                Vec::new(),
-                json!({"successes": [], "errors": []}).to_string(),
-            ),
+            _ => all_taken(asked),
         }
     });
     let began = Instant::now();
@@ -427,7 +431,7 @@ fn one_score_that_is_refused_costs_no_other() {
     assert!(ran.stdout.contains("8 scores sent to phoenix"), "{ran:?}");
     assert!(
         ran.stdout
-            .contains("2 scores refused, the first because: status 404"),
+            .contains("2 scores refused, because phoenix has no such trace or session: 80f198ee56343ba864fe8b2a57d3ef02"),
         "{ran:?}"
     );
     let asked = server.asked();
@@ -448,23 +452,29 @@ fn one_score_that_is_refused_costs_no_other() {
 fn a_refusal_inside_of_an_answer_is_none_that_was_taken() {
     let scene = Scene::new();
     let server = server(|asked| {
-        let event = &asked.json()["batch"][0];
-        let errors = json!([{"id": event["id"], "status": 400, "message": "odd value"}]);
+        let events = &asked.json()["batch"];
+        let errors = json!([{"id": events[0]["id"], "status": 400, "message": "odd value"}]);
+        // The second is taken at the first time; the third is in neither list.
+        let successes = json!([{"id": events[1]["id"], "status": 201}]);
         Answer::Status(
             207,
             Vec::new(),
-            json!({"successes": [], "errors": errors}).to_string(),
+            json!({"successes": successes, "errors": errors}).to_string(),
         )
     });
-    let ran = ended(
-        3,
-        &mut scene.send("langfuse", &server, &["--level", "session"]),
-    );
+    let coherence = ["--metrics", "coherence"];
+    let ran = ended(3, &mut scene.send("langfuse", &server, &coherence));
     assert!(
-        ran.stdout.contains("1 score sent to") && ran.stdout.contains("odd value"),
+        ran.stdout.contains("1 score sent to")
+            && ran
+                .stdout
+                .contains("3 scores refused, the first because: status 400: odd value"),
         "{ran:?}"
     );
-    assert_eq!(sent_ids(&server).len(), 2);
+    assert_eq!(sent_ids(&server).len(), 4);
+    // What was not named is sent again, by the next command.
+    let ran = ended(3, &mut scene.send("langfuse", &server, &coherence));
+    assert!(ran.stdout.contains("1 score sent before"), "{ran:?}");
     let spans = self::server(|_| {
         good(json!({"partialSuccess": {"rejectedSpans": "1", "errorMessage": "too old"}}))
     });
@@ -526,10 +536,225 @@ fn what_may_have_arrived_at_pandaprobe_is_looked_for_before_it_is_sent_again() {
             .all(|score| score["source"] == "PROGRAMMATIC" && score["value"].is_string())
     );
     let asked = server.asked();
-    assert_eq!(asked[0].path, "/evaluations/trace-scores");
+    assert!(
+        asked
+            .iter()
+            .any(|asked| asked.path == "/evaluations/trace-scores")
+    );
     assert_eq!(asked[0].header("x-project-name"), Some("support"));
     let ran = ended(0, &mut scene.send("pandaprobe", &server, &more));
     assert!(ran.stdout.contains("4 scores sent before"), "{ran:?}");
+    // A ledger that knows nothing: what is there is seen, and not sent again.
+    std::fs::remove_file(scene.at("sent.db")).unwrap();
+    let ran = ended(0, &mut scene.send("pandaprobe", &server, &more));
+    assert!(ran.stdout.contains("4 scores sent"), "{ran:?}");
+    assert_eq!(kept.lock().unwrap().len(), 4);
+    // One that says something else is updated where it stands.
+    for (at, score) in kept.lock().unwrap().iter_mut().enumerate() {
+        score["id"] = json!(format!("u-{at}"));
+        score["metadata"]["digest"] = json!("of another time");
+    }
+    std::fs::remove_file(scene.at("sent.db")).unwrap();
+    let before = server.asked().len();
+    ended(0, &mut scene.send("pandaprobe", &server, &more));
+    let asked = server.asked();
+    let changed: BTreeSet<&str> = asked[before..]
+        .iter()
+        .filter(|asked| asked.method != "GET")
+        .map(|asked| {
+            assert_eq!(asked.method, "PATCH");
+            asked.path.as_str()
+        })
+        .collect();
+    assert_eq!(changed.len(), 4);
+    assert!(
+        changed.contains("/evaluations/trace-scores/u-0"),
+        "{changed:?}"
+    );
+}
+
+#[test]
+fn traces_that_a_system_does_not_have_stop_nothing() {
+    let ids: Vec<String> = (0..40).map(id).collect();
+    let scene = Scene::with_ids(&ids);
+    // It has the last of forty alone.
+    let server = server(|asked| match asked.json()["run_id"] == id(39) {
+        true => good(json!({})),
+        false => Answer::status(404, &[], "Run not found"),
+    });
+    let more = ["--metrics", "coherence", "--at-once", "1"];
+    let ran = ended(3, &mut scene.send("langsmith", &server, &more));
+    assert!(
+        ran.stdout.contains("1 score sent")
+            && ran
+                .stdout
+                .contains("39 scores refused, because langsmith has no such trace"),
+        "{ran:?}"
+    );
+    assert!(
+        ran.stdout.contains(&format!("{}, {}", id(0), id(1))),
+        "{ran:?}"
+    );
+    assert_eq!(server.asked().len(), 40);
+}
+
+#[test]
+fn events_that_fail_for_a_time_are_sent_again_alone() {
+    let scene = Scene::new();
+    let server = server(|asked| {
+        let events = asked.json()["batch"].as_array().unwrap().clone();
+        let (failed, taken): (Vec<Value>, Vec<Value>) = match asked.number {
+            0 => (events[..1].to_vec(), events[1..].to_vec()),
+            _ => (Vec::new(), events),
+        };
+        let of = |events: Vec<Value>, status: u16| -> Vec<Value> {
+            let all = events.into_iter();
+            all.map(|event| json!({"id": event["id"], "status": status, "message": "later"}))
+                .collect()
+        };
+        let answer = json!({"successes": of(taken, 201), "errors": of(failed, 503)});
+        Answer::Status(207, Vec::new(), answer.to_string())
+    });
+    let ran = ended(
+        0,
+        &mut scene.send("langfuse", &server, &["--metrics", "coherence"]),
+    );
+    assert!(ran.stdout.contains("4 scores sent"), "{ran:?}");
+    let counts: Vec<usize> = server
+        .asked()
+        .iter()
+        .map(|asked| asked.json()["batch"].as_array().unwrap().len())
+        .collect();
+    assert_eq!(counts, [4, 1]);
+}
+
+#[test]
+fn another_key_is_another_account() {
+    let scene = Scene::new();
+    let server = server(|asked| match asked.method.as_str() {
+        "GET" => good(json!({"items": []})),
+        _ => good(json!({})),
+    });
+    for (system, key) in [
+        ("phoenix", "PHOENIX_API_KEY"),
+        ("langsmith", "LANGSMITH_API_KEY"),
+        ("otel", "OTEL_EXPORTER_OTLP_HEADERS"),
+        ("pandaprobe", "PANDAPROBE_API_KEY"),
+    ] {
+        let more = ["--metrics", "coherence"];
+        ended(0, &mut scene.send(system, &server, &more));
+        let ran = ended(0, &mut scene.send(system, &server, &more));
+        assert!(ran.stdout.contains("4 scores sent before"), "{ran:?}");
+        let mut other = scene.send(system, &server, &more);
+        other.env(key, "api-key=of-another-account");
+        let ran = ended(0, &mut other);
+        assert!(ran.stdout.contains("4 scores sent to"), "{ran:?}");
+    }
+}
+
+/// The ids of a run's scores of a metric.
+fn ids_of(scene: &Scene, run: &str, metric: &str) -> BTreeSet<String> {
+    let file = format!("ids-{run}-{metric}.jsonl");
+    let out = scene.at(&file).display().to_string();
+    ended(
+        0,
+        &mut scene.export_of(run, "langfuse", &["--metrics", metric, "--out", &out]),
+    );
+    let lines = scene.lines(&file);
+    assert!(!lines.is_empty());
+    let ids = lines
+        .iter()
+        .map(|line| line["id"].as_str().unwrap().to_owned());
+    ids.collect()
+}
+
+#[test]
+fn a_score_that_is_made_in_another_way_is_the_same_score() {
+    let scene = Scene::new();
+    let score = |out: &str, more: &[&str]| {
+        let mut command = program();
+        let metrics = "coherence,loop_detection,agent_reliability";
+        command.arg("score").arg(scene.at("traces.jsonl"));
+        command.args(["--no-report", "--metrics", metrics, "--out"]);
+        ended(0, command.arg(scene.at(out)).args(more));
+    };
+    score("wide", &["--window", "5"]);
+    assert_eq!(
+        ids_of(&scene, "run", "coherence"),
+        ids_of(&scene, "wide", "coherence")
+    );
+    assert!(ids_of(&scene, "run", "loop_detection").is_disjoint(&ids_of(
+        &scene,
+        "wide",
+        "loop_detection"
+    )));
+    // `aggregate` folds the same signals to the same scores.
+    let mut command = program();
+    command.arg("aggregate").arg(scene.at("run"));
+    command.args(["--metrics", "agent_reliability", "--out"]);
+    ended(0, command.arg(scene.at("again")));
+    assert_eq!(
+        ids_of(&scene, "run", "agent_reliability"),
+        ids_of(&scene, "again", "agent_reliability")
+    );
+    // An edited score takes the place of the one that was computed.
+    let before = ids_of(&scene, "run", "coherence");
+    let edit = json!({"trace_id": id(1), "name": "coherence", "value": 0.125, "reason": "by hand"});
+    std::fs::write(scene.at("edit.jsonl"), format!("{edit}\n")).unwrap();
+    let mut command = program();
+    command.args(["runs", "scores"]).arg(scene.at("run"));
+    ended(0, command.arg("--edit").arg(scene.at("edit.jsonl")));
+    ended(
+        0,
+        &mut scene.export("langfuse", &["--metrics", "coherence"]),
+    );
+    let lines = scene.lines("run.langfuse.jsonl");
+    let after: BTreeSet<String> = lines
+        .iter()
+        .map(|line| line["id"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(before, after);
+    let edited = lines.iter().find(|line| line["traceId"] == id(1)).unwrap();
+    assert_eq!(edited["value"], 0.125);
+    assert_eq!(edited["metadata"]["annotator_kind"], "HUMAN");
+}
+
+#[test]
+fn addresses_are_no_places_for_files() {
+    let scene = Scene::new();
+    let refused = ended(2, &mut scene.export("csv", &["--out", "s3://night/x.csv"]));
+    assert!(
+        refused.stderr.contains("written to local files"),
+        "{refused:?}"
+    );
+    let mut monitor = program();
+    monitor.args(["monitor", "add", "support"]);
+    monitor.arg(scene.at("traces.jsonl"));
+    monitor.args([
+        "--target",
+        "trace",
+        "--cadence",
+        "daily",
+        "--metrics",
+        "coherence",
+    ]);
+    monitor.args(["--out", "s3://night/x", "--monitors"]);
+    monitor.arg(scene.at("monitors"));
+    let refused = ended(2, &mut monitor);
+    assert!(refused.stderr.contains("local folders"), "{refused:?}");
+    for command in [&["runs", "list"][..], &["runs", "summary"]] {
+        let refused = ended(2, program().args(command).arg("s3://night/x"));
+        assert!(
+            refused.stderr.contains("copy the run here first"),
+            "{refused:?}"
+        );
+    }
+    let mut export = program();
+    let refused = ended(2, export.args(["export", "s3://night/x", "--to", "csv"]));
+    assert!(
+        refused.stderr.contains("copy the run here first"),
+        "{refused:?}"
+    );
 }
 
 #[test]

@@ -187,6 +187,7 @@ fn with_session(
                 loop_detection: get("loop_detection"),
                 tool_correctness: get("tool_correctness"),
                 coherence: get("coherence"),
+                ..Signals::default()
             }
         })
         .collect();

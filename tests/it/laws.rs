@@ -7,13 +7,14 @@ use proptest::prelude::*;
 
 use crate::support::{nightmill, program, read_parquet, traces, write_parquet};
 
-/// The bytes of every Parquet file of a run's tables.
+/// The bytes of every Parquet file of a run's tables, but for those that say in which files rows are.
 fn tables(run: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     for entry in walkdir::WalkDir::new(run) {
         let path = entry.unwrap().into_path();
         if path.extension().is_some_and(|e| e == "parquet")
             && !path.starts_with(run.join("quarantine"))
+            && !path.starts_with(run.join("carried"))
         {
             files.insert(
                 path.strip_prefix(run).unwrap().display().to_string(),
@@ -124,15 +125,19 @@ proptest! {
     fn session_scores_do_not_depend_on_the_order_of_traces(
         signals in prop::collection::vec((prop::option::of(0.0..1.0f64), prop::option::of(0.0..1.0f64), prop::option::of(0.0..1.0f64), prop::option::of(0.0..1.0f64)), 1..40),
         turn in 0usize..40,
+        stuck in prop_oneof![Just(0.0), 0.0..2.0f64],
     ) {
         use nightmill::metric::{SessionSignals, SignalWeights, Signals};
         let ids: Vec<String> = (0..signals.len()).map(|i| i.to_string()).collect();
         let mut ids: Vec<&str> = ids.iter().map(String::as_str).collect();
         let mut signals: Vec<Signals> = signals
             .into_iter()
-            .map(|(confidence, loop_detection, tool_correctness, coherence)| Signals { confidence, loop_detection, tool_correctness, coherence })
+            .map(|(confidence, loop_detection, tool_correctness, coherence)| Signals {
+                confidence, loop_detection, tool_correctness, coherence,
+                of_spans: [tool_correctness, None, coherence, None, loop_detection],
+            })
             .collect();
-        let weights = SignalWeights::default();
+        let weights = SignalWeights::with(&[("stuck".to_owned(), stuck), ("tool_error_rate".to_owned(), 0.7)]).unwrap();
         let both = |ids: &[&str], signals: &[Signals]| {
             let session = SessionSignals { trace_ids: ids, signals, any_source: true };
             let reliability = nightmill::metric::agent_reliability::agent_reliability(session, &weights);
@@ -147,7 +152,7 @@ proptest! {
         ids.reverse();
         prop_assert_eq!(both(&ids, &signals), before);
         // A perfect trace more never makes a session less consistent.
-        signals.push(Signals { confidence: Some(1.0), loop_detection: Some(1.0), tool_correctness: Some(1.0), coherence: Some(1.0) });
+        signals.push(Signals { confidence: Some(1.0), loop_detection: Some(1.0), tool_correctness: Some(1.0), coherence: Some(1.0), of_spans: [Some(1.0); 5] });
         ids.push("perfect");
         prop_assert!(both(&ids, &signals).2 >= before.2);
     }
@@ -198,7 +203,7 @@ fn a_session_belongs_to_its_project() {
 
 #[test]
 fn callers_that_share_texts_read_whole_vectors_even_when_the_queue_is_full() {
-    use nightmill::embed::{EmbeddingMemory, EmbeddingService, TextRecord};
+    use nightmill::embed::{EmbeddingMemory, EmbeddingService, RecentRecords, TextRecord};
     let load = || {
         let folder = crate::support::root().join("tests/golden/sentence-transformers/mean");
         let folder = nightmill::model::ModelFolder::open(&folder).unwrap();
@@ -220,6 +225,7 @@ fn callers_that_share_texts_read_whole_vectors_even_when_the_queue_is_full() {
         queue: 1,
     };
     let service = EmbeddingService::new(load(), None, 2, folder.path(), memory).unwrap();
+    let service = std::sync::Arc::new(service);
     std::thread::scope(|scope| {
         for caller in 0..4 {
             let (service, texts, expected) = (&service, &texts, &expected);
@@ -229,9 +235,25 @@ fn callers_that_share_texts_read_whole_vectors_even_when_the_queue_is_full() {
                     .collect();
                 let asked: Vec<&str> = order.iter().map(|&i| texts[i].as_str()).collect();
                 let mut record = TextRecord::default();
+                let mut all = Vec::new();
                 for (place, i) in service.embed(&asked).unwrap().into_iter().zip(order) {
                     service.read(place, &mut record).unwrap();
                     assert_eq!(record.vector, expected[i], "text {i}");
+                    all.push((place, i));
+                }
+                // A memory of some, of all, and of none.
+                for memory in [16 << 10, 16 << 20, 0] {
+                    let mut recent = RecentRecords::new(std::sync::Arc::clone(service), memory);
+                    for (place, i) in all.iter().chain(&all[..50]) {
+                        let record = recent.read(*place).unwrap().unwrap();
+                        assert_eq!(record.vector, expected[*i], "text {i} of {memory} bytes");
+                    }
+                    assert!(
+                        recent
+                            .read(nightmill::embed::TextRef::EMPTY)
+                            .unwrap()
+                            .is_none()
+                    );
                 }
             });
         }

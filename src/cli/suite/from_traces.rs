@@ -6,16 +6,20 @@ use clap::{Args, ValueEnum};
 
 use super::Patterns;
 use crate::cli::setting_flags::{Offer, SettingFlags};
-use crate::cli::{AnyError, Outcome, outcome};
+use crate::cli::{AnyError, Outcome, local_out, outcome};
 use crate::job::{Job, Setting};
 use crate::report::counted;
-use crate::run::open;
+use crate::run::{open, own_columns};
 use crate::suite::evalset::{CaseRules, FromTracesRequest, from_traces};
+use crate::text::TextMode;
+
+/// Bytes of spans of other formats that are kept in memory.
+const MEMORY: usize = 512 << 20;
 
 /// Flags of `suite from-traces`.
 #[derive(Args, Debug)]
 pub(in crate::cli) struct FromTracesArgs {
-    /// Files, folders and globs of traces
+    /// Files, folders and globs of traces, also of other formats
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<String>,
     /// The folder that gets APP/ID.evalset.json
@@ -50,17 +54,39 @@ pub(in crate::cli) struct OfTraces;
 
 impl Offer for OfTraces {
     fn offers(setting: &Setting) -> bool {
-        ["overwrite", "format", "map", "time_unit", "on_bad_file"].contains(&setting.name)
+        [
+            "overwrite",
+            "format",
+            "mapping",
+            "map",
+            "time_unit",
+            "on_bad_file",
+        ]
+        .contains(&setting.name)
     }
 }
 
 pub(super) fn run(args: FromTracesArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
     let given = args.settings.given.complete(config)?;
     let job = Job::of(given.only(|name| Setting::named(name).is_some_and(OfTraces::offers)))?;
-    let inputs = crate::store::fetched(args.paths, false)?;
+    let is_remote = args.paths.iter().any(|path| path.contains("://"));
+    let offline = is_remote && crate::cli::offline(config)?;
+    local_out(
+        &args.out,
+        "sets are written to local folders; name one, and copy it there",
+    )?;
+    let inputs = crate::store::fetched(args.paths, offline)?;
+    let found = open::found(&job, &inputs.paths)?;
+    let read = own_columns(
+        inputs.paths.clone(),
+        &found,
+        TextMode::Content,
+        open::on_bad_file(&job),
+        MEMORY,
+    )?;
     let request = FromTracesRequest {
-        paths: inputs.paths.clone(),
-        format: open::own_format(&job)?,
+        paths: read.paths.clone(),
+        format: open::native_format(&job),
         map: open::column_map(&job)?,
         on_bad_file: open::on_bad_file(&job),
         sets: args.patterns.sets(&args.out)?,
@@ -72,12 +98,13 @@ pub(super) fn run(args: FromTracesArgs, config: Option<&Path>) -> Result<Outcome
         },
     };
     let made = from_traces(&request)?;
-    let mut text = format!(
+    let mut text = read.told();
+    text.push_str(&format!(
         "{} with {}: {}\n",
         counted(made.cases, "case", "cases"),
         counted(made.turns, "turn", "turns"),
         made.file.display()
-    );
+    ));
     let left_out = [
         (
             counted(made.set_aside, "trace", "traces"),
@@ -97,7 +124,7 @@ pub(super) fn run(args: FromTracesArgs, config: Option<&Path>) -> Result<Outcome
     }
     outcome::print(&text)?;
     Ok(match made.set_aside + made.unreadable {
-        0 => Outcome::Done,
+        0 if read.set_aside.is_empty() => Outcome::Done,
         _ => Outcome::Incomplete,
     })
 }

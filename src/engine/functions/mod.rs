@@ -6,6 +6,7 @@ mod cosine_similarity;
 mod embed;
 mod loop_detection;
 mod session_metrics;
+mod span_signal;
 mod stuck;
 mod text_of;
 mod word_jaccard;
@@ -22,6 +23,7 @@ use datafusion::prelude::SessionContext;
 use super::session::EngineOptions;
 use crate::embed::EmbeddingService;
 use crate::metric::compared::Comparing;
+use crate::metric::spans::OfSpans;
 
 /// A function as `nightmill sql --functions` prints it.
 #[derive(Clone, Copy, Debug)]
@@ -59,24 +61,23 @@ pub(super) fn register(context: &SessionContext, options: &EngineOptions) {
         ScalarUDF::from(embed::EmbedOnce::new(embedding.clone())),
         ScalarUDF::from(cosine_similarity::CosineSimilarity::new()),
         ScalarUDF::from(coherence::CoherenceFunction::new(embedding.clone())),
-        ScalarUDF::from(coherence::CoherenceGap::new(embedding.clone())),
         ScalarUDF::from(coherence::CoherenceOfGap::new()),
         ScalarUDF::from(loop_detection::LoopScore::new()),
         ScalarUDF::from(comparison::ComparisonRecord::new()),
     ] {
         context.register_udf(function);
     }
+    for metric in OfSpans::ALL {
+        context.register_udf(ScalarUDF::from(span_signal::SpanSignal::new(metric)));
+    }
     for metric in Comparing::ALL {
         context.register_udf(ScalarUDF::from(comparison::ComparingFunction::new(metric)));
     }
     context.register_udwf(WindowUDF::from(stuck::StuckWindow::new()));
-    context.register_udwf(WindowUDF::from(loop_detection::LoopDetectionWindow::score(
-        embedding.clone(),
+    context.register_udwf(WindowUDF::from(loop_detection::LoopDetectionWindow::new(
+        embedding,
         options.window,
     )));
-    context.register_udwf(WindowUDF::from(
-        loop_detection::LoopDetectionWindow::record(embedding, options.window),
-    ));
     for metric in [
         session_metrics::Metric::Reliability,
         session_metrics::Metric::Consistency,

@@ -19,18 +19,18 @@ use rayon::prelude::*;
 use super::FunctionDoc;
 use crate::metric::agent_consistency::agent_consistency;
 use crate::metric::agent_reliability::agent_reliability;
-use crate::metric::{SessionSignals, SignalWeights, Signals};
+use crate::metric::{SPAN_SIGNALS, SessionSignals, SignalWeights, Signals};
 
 pub(super) const RELIABILITY_DOC: FunctionDoc = FunctionDoc {
-    call: "agent_reliability(confidence, loop_detection, tool_correctness, coherence [, trace_id])",
+    call: "agent_reliability(confidence, loop_detection, tool_correctness, coherence [, trace_id [, tool_error_rate, repeated_tool_calls, empty_output, output_truncated, stuck]])",
     returns: "struct: score, score_raw, evaluated_traces, flagged_traces, reason, details (JSON)",
-    meaning: "Aggregate over a session: how bad its worst steps are. A null signal is missing.",
+    meaning: "Aggregate over a session: how bad its worst steps are. A null signal is missing; those of spans count with a weight.",
 };
 
 pub(super) const CONSISTENCY_DOC: FunctionDoc = FunctionDoc {
-    call: "agent_consistency(confidence, loop_detection, tool_correctness, coherence [, trace_id])",
+    call: "agent_consistency(confidence, loop_detection, tool_correctness, coherence [, trace_id [, tool_error_rate, repeated_tool_calls, empty_output, output_truncated, stuck]])",
     returns: "struct: score, score_raw, evaluated_traces, flagged_traces (empty), reason, details (JSON)",
-    meaning: "Aggregate over a session: how steady the agent is. Only traces with confidence count.",
+    meaning: "Aggregate over a session: how steady the agent is. Only traces with confidence count; signals of spans count with a weight.",
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -97,18 +97,30 @@ impl AggregateUDFImpl for SessionMetric {
         &self.signature
     }
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        let numbers = types
-            .iter()
-            .take(4)
-            .all(|t| t.is_numeric() || *t == DataType::Null);
-        if !(4..=5).contains(&types.len()) || !numbers {
+        let mut signals = types.iter().take(4).chain(types.iter().skip(5));
+        let numbers = signals.all(|t| t.is_numeric() || *t == DataType::Null);
+        if ![4, 5, WITH_SPANS].contains(&types.len()) || !numbers {
             return plan_err!(
-                "{} takes four numbers (confidence, loop_detection, tool_correctness, coherence; NULL for one that is not there) and, if you like, the trace id",
-                self.name()
+                "{} takes four numbers (confidence, loop_detection, tool_correctness, coherence; NULL for one that is not there) and, if \
+                 you like, the trace id, and after it five more numbers ({})",
+                self.name(),
+                SPAN_SIGNALS.join(", ")
             );
         }
-        let mut coerced = vec![DataType::Float64; 4];
-        coerced.extend(types.get(4).map(|_| DataType::Utf8));
+        if let Some(signal) = self.weights.of_spans().next()
+            && types.len() != WITH_SPANS
+        {
+            return plan_err!(
+                "{signal} has a weight, and this call of {} has no such signal: give the trace id and then {} (NULL for one that is not \
+                 there), or leave out the weight",
+                self.name(),
+                SPAN_SIGNALS.join(", ")
+            );
+        }
+        let mut coerced = vec![DataType::Float64; types.len()];
+        if let Some(id) = coerced.get_mut(4) {
+            *id = DataType::Utf8;
+        }
         Ok(coerced)
     }
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
@@ -129,6 +141,7 @@ impl AggregateUDFImpl for SessionMetric {
         Ok(vec![
             list("signals", DataType::Float64),
             list("trace_ids", DataType::Utf8),
+            list("span_signals", DataType::Float64),
         ])
     }
     fn accumulator(&self, _: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
@@ -159,10 +172,18 @@ impl SessionMetric {
     }
 }
 
+/// Arguments of a call with signals of spans.
+const WITH_SPANS: usize = 5 + SPAN_SIGNALS.len();
+
+/// Signals of spans of a trace.
+type OfSpans = [Option<f64>; SPAN_SIGNALS.len()];
+
 /// The traces of one session, in the order in which they came.
 #[derive(Debug, Default)]
 struct Session {
     signals: Vec<[Option<f64>; 4]>,
+    /// As long as `signals`, or empty where the call has none.
+    of_spans: Vec<OfSpans>,
     /// All trace ids, one after the other; a trace without a given id is named by its number.
     ids: String,
     /// Where each id ends; as long as `signals`.
@@ -170,7 +191,13 @@ struct Session {
 }
 
 impl Session {
-    fn push(&mut self, signals: [Option<f64>; 4], trace_id: Option<&str>) {
+    fn push(
+        &mut self,
+        signals: [Option<f64>; 4],
+        of_spans: Option<OfSpans>,
+        trace_id: Option<&str>,
+    ) {
+        self.of_spans.extend(of_spans);
         match trace_id {
             Some(id) => self.ids.push_str(id),
             None => self.ids.push_str(&(self.signals.len() + 1).to_string()),
@@ -190,6 +217,7 @@ impl Session {
     fn bytes(&self) -> usize {
         size_of_val(self)
             + self.signals.capacity() * size_of::<[Option<f64>; 4]>()
+            + self.of_spans.capacity() * size_of::<OfSpans>()
             + self.ids.capacity()
             + self.id_ends.capacity() * size_of::<usize>()
     }
@@ -261,12 +289,14 @@ impl Scorer {
         let signals: Vec<Signals> = session
             .signals
             .iter()
+            .enumerate()
             .map(
-                |[confidence, loop_detection, tool_correctness, coherence]| Signals {
+                |(at, [confidence, loop_detection, tool_correctness, coherence])| Signals {
                     confidence: *confidence,
                     loop_detection: *loop_detection,
                     tool_correctness: *tool_correctness,
                     coherence: *coherence,
+                    of_spans: session.of_spans.get(at).copied().unwrap_or_default(),
                 },
             )
             .collect();
@@ -310,7 +340,7 @@ impl Scorer {
 /// Calls `push` with the session each row belongs to, its signals and its trace id.
 fn for_each_trace(
     values: &[ArrayRef],
-    mut push: impl FnMut(usize, [Option<f64>; 4], Option<&str>),
+    mut push: impl FnMut(usize, [Option<f64>; 4], Option<OfSpans>, Option<&str>),
 ) {
     let columns: Vec<&Float64Array> = values
         .iter()
@@ -318,12 +348,17 @@ fn for_each_trace(
         .map(|v| v.as_primitive::<Float64Type>())
         .collect();
     let ids: Option<&StringArray> = values.get(4).map(|ids| ids.as_string());
+    let spans = values.get(5..WITH_SPANS);
+    let spans: Option<Vec<&Float64Array>> =
+        spans.map(|columns| columns.iter().map(|v| v.as_primitive()).collect());
     for row in 0..values.first().map_or(0, |v| v.len()) {
         let signals = std::array::from_fn(|i| number(columns[i], row));
         let id = ids
             .filter(|ids| ids.is_valid(row))
             .map(|ids| ids.value(row));
-        push(row, signals, id);
+        let spans = spans.as_ref();
+        let spans = spans.map(|columns| std::array::from_fn(|i| number(columns[i], row)));
+        push(row, signals, spans, id);
     }
 }
 
@@ -331,11 +366,18 @@ fn number(array: &Float64Array, row: usize) -> Option<f64> {
     array.is_valid(row).then(|| array.value(row))
 }
 
-/// Partial states of sessions as two list columns, so that partitions can be merged.
+/// Partial states of sessions as three list columns, so that partitions can be merged.
 fn states(sessions: &[Session]) -> Vec<ArrayRef> {
     let mut signals = ListBuilder::new(Float64Builder::new());
     let mut ids = ListBuilder::new(StringBuilder::new());
+    let mut of_spans = ListBuilder::new(Float64Builder::new());
     for session in sessions {
+        session
+            .of_spans
+            .iter()
+            .flatten()
+            .for_each(|s| of_spans.values().append_option(*s));
+        of_spans.append(true);
         session
             .signals
             .iter()
@@ -348,11 +390,19 @@ fn states(sessions: &[Session]) -> Vec<ArrayRef> {
             .for_each(|id| ids.values().append_value(id));
         ids.append(true);
     }
-    vec![Arc::new(signals.finish()), Arc::new(ids.finish())]
+    vec![
+        Arc::new(signals.finish()),
+        Arc::new(ids.finish()),
+        Arc::new(of_spans.finish()),
+    ]
 }
 
-fn for_each_state(states: &[ArrayRef], mut push: impl FnMut(usize, [Option<f64>; 4], &str)) {
+fn for_each_state(
+    states: &[ArrayRef],
+    mut push: impl FnMut(usize, [Option<f64>; 4], Option<OfSpans>, &str),
+) {
     let (signals, ids) = (states[0].as_list::<i32>(), states[1].as_list::<i32>());
+    let of_spans = states[2].as_list::<i32>();
     for row in 0..signals.len() {
         if signals.is_null(row) {
             continue;
@@ -361,10 +411,14 @@ fn for_each_state(states: &[ArrayRef], mut push: impl FnMut(usize, [Option<f64>;
         let values = values.as_primitive::<Float64Type>();
         let names = ids.value(row);
         let names = names.as_string::<i32>();
+        let spans = of_spans.value(row);
+        let spans = spans.as_primitive::<Float64Type>();
         for at in 0..names.len() {
+            let of_trace = |i| number(spans, at * SPAN_SIGNALS.len() + i);
             push(
                 row,
                 std::array::from_fn(|i| number(values, at * 4 + i)),
+                (!spans.is_empty()).then(|| std::array::from_fn(of_trace)),
                 names.value(at),
             );
         }
@@ -380,7 +434,9 @@ struct OneSession {
 
 impl Accumulator for OneSession {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        for_each_trace(values, |_, signals, id| self.session.push(signals, id));
+        for_each_trace(values, |_, signals, spans, id| {
+            self.session.push(signals, spans, id)
+        });
         Ok(())
     }
     fn evaluate(&mut self) -> Result<ScalarValue> {
@@ -398,8 +454,8 @@ impl Accumulator for OneSession {
             .collect()
     }
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        for_each_state(states, |_, signals, id| {
-            self.session.push(signals, Some(id))
+        for_each_state(states, |_, signals, spans, id| {
+            self.session.push(signals, spans, Some(id))
         });
         Ok(())
     }
@@ -421,9 +477,17 @@ impl ManySessions {
             .resize_with(self.sessions.len().max(groups), Session::default);
     }
 
-    fn push(&mut self, group: usize, signals: [Option<f64>; 4], id: Option<&str>) {
-        self.sessions[group].push(signals, id);
-        self.bytes += size_of_val(&signals) + id.map_or(20, str::len) + size_of::<usize>();
+    fn push(
+        &mut self,
+        group: usize,
+        signals: [Option<f64>; 4],
+        of_spans: Option<OfSpans>,
+        id: Option<&str>,
+    ) {
+        self.sessions[group].push(signals, of_spans, id);
+        let of_spans = of_spans.map_or(0, |spans| size_of_val(&spans));
+        self.bytes +=
+            size_of_val(&signals) + of_spans + id.map_or(20, str::len) + size_of::<usize>();
     }
 
     fn take(&mut self, emit: EmitTo) -> Vec<Session> {
@@ -444,9 +508,9 @@ impl GroupsAccumulator for ManySessions {
         total: usize,
     ) -> Result<()> {
         self.grow(total);
-        for_each_trace(values, |row, signals, id| {
+        for_each_trace(values, |row, signals, spans, id| {
             if filter.is_none_or(|f| f.is_valid(row) && f.value(row)) {
-                self.push(groups[row], signals, id);
+                self.push(groups[row], signals, spans, id);
             }
         });
         Ok(())
@@ -460,8 +524,8 @@ impl GroupsAccumulator for ManySessions {
     }
     fn merge_batch(&mut self, values: &[ArrayRef], groups: &[usize], total: usize) -> Result<()> {
         self.grow(total);
-        for_each_state(values, |row, signals, id| {
-            self.push(groups[row], signals, Some(id))
+        for_each_state(values, |row, signals, spans, id| {
+            self.push(groups[row], signals, spans, Some(id))
         });
         Ok(())
     }
@@ -471,10 +535,10 @@ impl GroupsAccumulator for ManySessions {
         filter: Option<&BooleanArray>,
     ) -> Result<Vec<ArrayRef>> {
         let mut rows: Vec<Session> = Vec::new();
-        for_each_trace(values, |row, signals, id| {
+        for_each_trace(values, |row, signals, spans, id| {
             let mut session = Session::default();
             if filter.is_none_or(|f| f.is_valid(row) && f.value(row)) {
-                session.push(signals, id);
+                session.push(signals, spans, id);
             }
             rows.push(session);
         });

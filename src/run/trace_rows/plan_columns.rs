@@ -7,7 +7,8 @@ use arrow::datatypes::Float64Type;
 use arrow::error::ArrowError;
 
 use super::scored::Labels;
-use crate::metric::Signals;
+use crate::metric::spans::OfSpans;
+use crate::metric::{SPAN_SIGNALS, Signals};
 
 /// A column by its name.
 ///
@@ -36,6 +37,8 @@ pub(super) struct PlanColumns<'b> {
     comparison_record: Option<&'b BinaryArray>,
     /// Only where metrics look at spans or outputs, or at the session so far.
     digests: [Option<&'b BinaryArray>; 3],
+    /// Only of scores of spans that are signals: the score, and whether it was given.
+    of_spans: [Option<(&'b Float64Array, &'b BooleanArray)>; 5],
     pub coherence_given: &'b BooleanArray,
     pub loop_detection_given: &'b BooleanArray,
 }
@@ -64,6 +67,11 @@ impl<'b> PlanColumns<'b> {
             loop_record: column(batch, "loop_record")?.as_binary::<i32>(),
             comparison_record: bytes("comparison_record"),
             digests: ["span_digest", "output_digest", "stuck_record"].map(bytes),
+            of_spans: SPAN_SIGNALS.map(|name| {
+                let values = batch.column_by_name(name)?.as_primitive_opt()?;
+                let given = batch.column_by_name(&format!("{name}_given"))?;
+                Some((values, given.as_boolean_opt()?))
+            }),
             coherence_given: truth("coherence_given")?,
             loop_detection_given: truth("loop_detection_given")?,
         })
@@ -90,7 +98,17 @@ impl<'b> PlanColumns<'b> {
             loop_detection: value(self.loop_detection, row),
             tool_correctness: value(self.tool_correctness, row),
             coherence: value(self.coherence, row),
+            of_spans: self
+                .of_spans
+                .map(|signal| signal.and_then(|(values, _)| value(values, row))),
         }
+    }
+
+    /// A signal of spans that was given for a row, not computed.
+    pub fn given_of_spans(&self, metric: OfSpans, row: usize) -> Option<f64> {
+        let at = OfSpans::ALL.iter().position(|one| *one == metric)?;
+        let (values, given) = self.of_spans[at]?;
+        given.value(row).then(|| value(values, row)).flatten()
     }
 
     /// `None` without comparison.

@@ -3,13 +3,12 @@
 use arrow::error::ArrowError;
 
 use super::plan_columns::PlanColumns;
-use super::scored::{Labels, push_member};
-use crate::engine::unpack_stuck_record;
+use super::scored::{Labels, push_member, push_reused};
+use crate::engine::span_facts;
 use crate::metric::spans::{Found, Measure, OfSpans, SpanFacts};
 use crate::metric::{Metadata, Rules, round4};
 use crate::output::score_rows::{AUTOMATED, MadeBy, NO_EVIDENCE, ScoreRow, ScoreRows};
 use crate::output::{Distributions, Status};
-use crate::trace::{OutputDigest, SpanDigest};
 
 /// Metrics of spans that a run computes.
 pub(super) struct SpanMetrics {
@@ -26,20 +25,9 @@ pub(super) struct SpanValues {
 
 /// What the plan knows of the spans of a row.
 fn facts(plan: &PlanColumns<'_>, row: usize) -> Result<SpanFacts, ArrowError> {
-    let unreadable = || ArrowError::ParseError("unreadable digest of spans".into());
-    let read = |bytes: &[u8]| SpanDigest::from_bytes(bytes).ok_or_else(unreadable);
-    let spans = plan.span_digest(row).map(read).transpose()?;
-    let read = |bytes: &[u8]| OutputDigest::from_bytes(bytes).ok_or_else(unreadable);
-    let output = plan.output_digest(row).map(read).transpose()?;
-    let read = |bytes: &[u8]| unpack_stuck_record(bytes).ok_or_else(unreadable);
-    let record = plan.stuck_record(row).map(read).transpose()?;
-    let record = record.unwrap_or_default();
-    Ok(SpanFacts {
-        spans,
-        output,
-        stuck: record.stuck,
-        repeated_calls: record.repeated_calls,
-    })
+    let record = plan.stuck_record(row);
+    let facts = span_facts(plan.span_digest(row), plan.output_digest(row), record);
+    facts.ok_or_else(|| ArrowError::ParseError("unreadable digest of spans".into()))
 }
 
 impl SpanMetrics {
@@ -67,6 +55,11 @@ impl SpanMetrics {
         let facts = facts(plan, row)?;
         let mut metadata = String::new();
         for metric in &self.scores {
+            if let Some(given) = plan.given_of_spans(*metric, row) {
+                push_reused(details, metric.name());
+                values.scores.push(Some(given));
+                continue;
+            }
             let (name, threshold) = (metric.name(), rules.threshold(metric.name()));
             let found = metric.score(&facts);
             metadata.clear();

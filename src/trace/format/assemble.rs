@@ -82,13 +82,19 @@ pub(crate) fn assemble(mut records: Vec<TraceFacts>, spans: Vec<SpanFacts>) -> (
         parent.is_some_and(|parent| !ids.contains(parent) || parent == span.span_id)
     };
     notes.orphans = spans.iter().filter(|span| orphan(span)).count() as u64;
-    let root = spans.iter().position(|span| span.parent_span_id.is_none());
-    if root.is_none() && !spans.is_empty() && records.is_empty() {
+    // A record stands for the root of its trace, above calls of tools that name no parent.
+    let recorded = !records.is_empty();
+    let may_be_root = |span: &&SpanFacts| !(recorded && span.kind == kind::TOOL);
+    let first = |is: &dyn Fn(&SpanFacts) -> bool| {
+        let mut spans = spans.iter().enumerate();
+        let found = spans.find(|(_, span)| may_be_root(span) && is(span));
+        found.map(|(at, _)| at)
+    };
+    let root = first(&|span| span.parent_span_id.is_none());
+    if root.is_none() && !spans.is_empty() && !recorded {
         notes.without_root = 1;
     }
-    let root = root
-        .or_else(|| spans.iter().position(orphan))
-        .or((!spans.is_empty()).then_some(0));
+    let root = root.or_else(|| first(&orphan)).or_else(|| first(&|_| true));
     let mut facts = TraceFacts::default();
     for record in records {
         fill(&mut facts, record);
@@ -154,17 +160,15 @@ fn filled(facts: &TraceFacts) -> usize {
         + usize::from(facts.ended_at.is_some())
 }
 
-/// Spans without repetition.
+/// Spans without repetition. Those of one id are sorted by what they say before they become one, so that their order
+/// changes nothing: with three of them, what fills a gap hangs on who comes first.
 fn unique(spans: Vec<SpanFacts>, notes: &mut Notes) -> Vec<SpanFacts> {
-    let mut kept: Vec<SpanFacts> = Vec::with_capacity(spans.len());
-    let mut places: HashMap<String, usize> = HashMap::with_capacity(spans.len());
-    let mut nameless = 0;
-    for mut span in spans {
-        if span.span_id.is_empty() {
-            // Nothing refers to it.
-            span.span_id = format!("span-{nameless}");
-            nameless += 1;
-        }
+    let (named, mut nameless): (Vec<_>, Vec<_>) =
+        spans.into_iter().partition(|span| !span.span_id.is_empty());
+    let mut kept: Vec<SpanFacts> = Vec::with_capacity(named.len());
+    let mut places: HashMap<String, usize> = HashMap::with_capacity(named.len());
+    let mut repeated: BTreeMap<usize, Vec<SpanFacts>> = BTreeMap::new();
+    for span in named {
         match places.get(&span.span_id) {
             None => {
                 places.insert(span.span_id.clone(), kept.len());
@@ -172,17 +176,34 @@ fn unique(spans: Vec<SpanFacts>, notes: &mut Notes) -> Vec<SpanFacts> {
             }
             Some(&at) => {
                 notes.repeated_spans += 1;
-                let earlier = &mut kept[at];
-                if *earlier == span {
-                    continue;
+                if kept[at] != span {
+                    repeated.entry(at).or_default().push(span);
                 }
-                let key = |span: &SpanFacts| (span.ended_at, span.started_at, as_text(span));
-                if key(&span) > key(earlier) {
-                    std::mem::swap(earlier, &mut span);
-                }
-                fill_span(earlier, span);
             }
         }
+    }
+    for (at, mut others) in repeated {
+        others.push(std::mem::take(&mut kept[at]));
+        others.sort_by_cached_key(|span| {
+            std::cmp::Reverse((span.ended_at, span.started_at, as_text(span)))
+        });
+        let mut others = others.into_iter();
+        let mut span = others.next().unwrap_or_default();
+        for other in others {
+            fill_span(&mut span, other);
+        }
+        kept[at] = span;
+    }
+    // Nothing refers to a span without id; it gets one by what it says.
+    nameless.sort_by_cached_key(|span| (span.started_at, span.ended_at, as_text(span)));
+    let mut number = 0;
+    for mut span in nameless {
+        while places.contains_key(&format!("span-{number}")) {
+            number += 1;
+        }
+        span.span_id = format!("span-{number}");
+        number += 1;
+        kept.push(span);
     }
     kept
 }
@@ -501,6 +522,46 @@ mod tests {
             assert_eq!(assemble(Vec::new(), turned.clone()), expected);
             turned.reverse();
             assert_eq!(assemble(Vec::new(), turned), expected);
+        }
+    }
+
+    #[test]
+    fn three_differing_copies_of_a_span_are_one_in_any_order() {
+        let copy = |end: i64, model: Option<&str>, cost: Option<f64>, tag: &str| SpanFacts {
+            ended_at: Some(end),
+            model: model.map(str::to_owned),
+            cost_usd: cost,
+            of: TraceFacts {
+                trace_id: "t".into(),
+                tags: vec![tag.to_owned()],
+                ..TraceFacts::default()
+            },
+            ..span("m", None, kind::LLM, 5)
+        };
+        let named = [
+            copy(20, None, Some(1.0), "a"),
+            copy(30, None, None, "b"),
+            copy(10, Some("old"), Some(2.0), "c"),
+        ];
+        let nameless = ["x", "y", "z"].map(|name| SpanFacts {
+            name: name.into(),
+            ..span("", Some("m"), kind::TOOL, 7)
+        });
+        let all = |order: [usize; 3]| {
+            let named = order.map(|at| named[at].clone());
+            let nameless = order.map(|at| nameless[at].clone());
+            assemble(Vec::new(), named.into_iter().chain(nameless).collect())
+        };
+        let expected = all([0, 1, 2]);
+        let merged = &expected.0.spans[0];
+        // The one that ended last has its way; what it lacks comes from the one that ended last of the others.
+        assert_eq!(
+            (merged.ended_at, merged.model.as_deref(), merged.cost_usd),
+            (Some(30), Some("old"), Some(1.0))
+        );
+        assert_eq!(expected.1.repeated_spans, 2);
+        for order in [[0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            assert_eq!(all(order), expected, "{order:?}");
         }
     }
 

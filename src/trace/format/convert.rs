@@ -1,6 +1,6 @@
 //! From files of other formats to Parquet files of nightmill's own columns.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
@@ -16,7 +16,7 @@ use super::canonical::{self, DOCUMENT, SAID, TEXT};
 use super::documents::{self, Document};
 use super::gather::Gatherer;
 use super::{ForeignFile, Parts, Place};
-use crate::text::TextMode;
+use crate::text::{TextMode, origin_of};
 use crate::trace::{
     Code, OnBadFile, Quarantine, QuarantinedRows, SourceFile, SourceFormat, TraceError,
 };
@@ -57,13 +57,17 @@ pub fn convert(
 ) -> Result<Converted, TraceError> {
     let mut gatherer = Gatherer::new(work, most_bytes);
     let mut converted = Converted::default();
+    let mut unknown = Unknown::default();
     for (file, stem) in files.iter().zip(stems(files)) {
         let mut read = |first: u64, portion: Vec<Document>| {
             converted.documents += portion.iter().filter(|one| !one.is_blank()).count() as u64;
             let parts = read_portion(file, &stem, first, portion, quarantine);
             parts
                 .into_iter()
-                .try_for_each(|parts| gatherer.add(parts))
+                .try_for_each(|parts| {
+                    unknown.count(&parts.unknown);
+                    gatherer.add(parts)
+                })
                 .map_err(|e| disk(work, &e))
         };
         let done = documents::read(&file.path, file.container, file.reader.array(), &mut read);
@@ -104,13 +108,61 @@ pub fn convert(
     writer.close().map_err(|e| failed(&e))?;
     converted.traces = notes.traces;
     converted.lines = lines(&notes, files, spilled);
+    converted.lines.extend(unknown.line());
     converted.file = (notes.traces > 0).then(|| SourceFile {
         path: target.to_owned(),
         format: SourceFormat::Parquet,
         partition: Vec::new(),
         origins: files.iter().map(|file| file.path.clone()).collect(),
+        rows: None,
     });
     Ok(converted)
+}
+
+/// Members that no column takes, and in how many places they are.
+#[derive(Default)]
+struct Unknown {
+    by_name: BTreeMap<String, u64>,
+    /// Of further names.
+    others: u64,
+}
+
+impl Unknown {
+    /// So many names are told apart: names may be data.
+    const MOST: usize = 1000;
+    /// So many are named.
+    const NAMED: usize = 8;
+
+    fn count(&mut self, names: &[String]) {
+        for name in names {
+            let has_room = self.by_name.len() < Self::MOST;
+            match self.by_name.get_mut(name) {
+                Some(count) => *count += 1,
+                None if has_room => {
+                    self.by_name.insert(name.clone(), 1);
+                }
+                None => self.others += 1,
+            }
+        }
+    }
+
+    fn line(&self) -> Option<String> {
+        let all = self.by_name.values().sum::<u64>() + self.others;
+        let mut names: Vec<(&String, &u64)> = self.by_name.iter().collect();
+        names.sort_by_key(|(name, count)| (std::cmp::Reverse(**count), *name));
+        let more = names.len() > Self::NAMED || self.others > 0;
+        let named = names
+            .iter()
+            .take(Self::NAMED)
+            .map(|(name, count)| format!("`{name}` {count}"));
+        let named = named.collect::<Vec<_>>().join(", ");
+        (all > 0).then(|| {
+            format!(
+                "{all} values of members that no column takes are left out: {named}{}",
+                if more { ", …" } else { "" }
+            )
+        })
+    }
 }
 
 fn disk(work: &Path, problem: &std::io::Error) -> String {
@@ -184,27 +236,60 @@ fn without_id(parts: &Parts, before: (usize, usize)) -> Result<(), String> {
     }
 }
 
-/// The name of each file, by which sessions without id are told apart: with a mark of its folder where two files of one
-/// name are read together.
+/// The name of each file, by which sessions without id are told apart: with a mark of its place where two files of one
+/// name are read together. The place is that in a bucket, or below the folder that holds all local files of that name: a
+/// folder that is moved, or a copy that lies elsewhere at every run, changes no id.
 fn stems(files: &[ForeignFile]) -> Vec<String> {
-    let plain: Vec<String> = files.iter().map(|file| stem(&file.path)).collect();
-    let mut counts: HashMap<&str, usize> = HashMap::new();
-    for name in &plain {
-        *counts.entry(name).or_default() += 1;
+    let places: Vec<Vec<String>> = files.iter().map(|file| place_of(&file.path)).collect();
+    let mut of_name: HashMap<String, Vec<usize>> = HashMap::new();
+    for (at, file) in files.iter().enumerate() {
+        of_name.entry(stem(&file.path)).or_default().push(at);
     }
-    let marked = files
-        .iter()
-        .zip(&plain)
-        .map(|(file, name)| match counts.get(name.as_str()) {
-            Some(1) | None => name.clone(),
-            _ => {
-                let folder = file.path.parent().unwrap_or(Path::new(""));
-                let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-                let mark = blake3::hash(folder.as_os_str().as_encoded_bytes()).to_hex();
-                format!("{name}-{}", &mark[..8])
+    let mut stems = vec![String::new(); files.len()];
+    for (name, same) in of_name {
+        let local = same.iter().filter_map(|at| places.get(*at));
+        let shared = shared(local.filter(|place| !is_remote(place)));
+        for at in &same {
+            let (Some(place), Some(to)) = (places.get(*at), stems.get_mut(*at)) else {
+                continue;
+            };
+            let below = if is_remote(place) { 0 } else { shared };
+            let mark = blake3::hash(place[below.min(place.len())..].join("/").as_bytes()).to_hex();
+            *to = match same.len() {
+                1 => name.clone(),
+                _ => format!("{name}-{}", &mark[..12]),
+            };
+        }
+    }
+    stems
+}
+
+/// The parts of a file's whole path, or of the address that it came from.
+fn place_of(path: &Path) -> Vec<String> {
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let place = crate::text::origin_of(&whole);
+    place.split('/').map(str::to_owned).collect()
+}
+
+fn is_remote(place: &[String]) -> bool {
+    place.first().is_some_and(|scheme| scheme.ends_with(':'))
+}
+
+/// How many folders paths have in common.
+fn shared<'p>(places: impl Iterator<Item = &'p Vec<String>>) -> usize {
+    let mut common: Option<Vec<String>> = None;
+    for place in places {
+        let folder = &place[..place.len().saturating_sub(1)];
+        common = Some(match common {
+            None => folder.to_vec(),
+            Some(known) => {
+                let pairs = known.into_iter().zip(folder);
+                let same = pairs.take_while(|(a, b)| a == *b);
+                same.map(|(a, _)| a).collect()
             }
         });
-    marked.collect()
+    }
+    common.map_or(0, |common| common.len())
 }
 
 fn stem(path: &Path) -> String {
@@ -321,4 +406,62 @@ fn lines(notes: &Notes, files: &[ForeignFile], spilled: bool) -> Vec<String> {
         lines.push("spans did not fit into memory and went over the disk".into());
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::super::Reader;
+    use super::super::documents::Container;
+    use super::*;
+
+    fn stems_of(paths: &[&str]) -> Vec<String> {
+        let files: Vec<ForeignFile> = paths
+            .iter()
+            .map(|path| ForeignFile {
+                path: PathBuf::from(path),
+                container: Container::Lines,
+                reader: Reader::Known(super::super::FORMATS[0]),
+                why: String::new(),
+            })
+            .collect();
+        stems(&files)
+    }
+
+    #[test]
+    fn a_file_is_named_by_its_place_below_what_is_read() {
+        let here = stems_of(&[
+            "/a/logs/x/log.jsonl",
+            "/a/logs/y/log.jsonl",
+            "/a/other.jsonl",
+        ]);
+        assert_eq!(here[2], "other");
+        assert!(
+            here[0].starts_with("log-") && here[0] != here[1],
+            "{here:?}"
+        );
+        let moved = stems_of(&["/b/c/x/log.jsonl", "/b/c/y/log.jsonl", "/b/other.jsonl"]);
+        assert_eq!(here, moved);
+        // Two files of one folder, and of one name but for its ending, too.
+        let beside = stems_of(&["/a/log.1.jsonl", "/a/log.2.jsonl"]);
+        assert!(beside[0] != beside[1], "{beside:?}");
+        let copies = |root: &str| {
+            crate::text::name_copies(Path::new(root), Path::new("s3"), "s3://");
+            let paths = ["x", "y"].map(|of| format!("{root}/s3/b/{of}/log.jsonl"));
+            stems_of(&paths.each_ref().map(String::as_str))
+        };
+        assert_eq!(copies("/tmp/of-stems-Aa1"), copies("/tmp/of-stems-Bb2"));
+    }
+
+    #[test]
+    fn what_no_column_takes_is_counted() {
+        let mut unknown = Unknown::default();
+        assert_eq!(unknown.line(), None);
+        unknown.count(&["b".into(), "a".into(), "b".into()]);
+        assert_eq!(
+            unknown.line().unwrap(),
+            "3 values of members that no column takes are left out: `b` 2, `a` 1"
+        );
+    }
 }

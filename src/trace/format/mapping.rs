@@ -142,10 +142,47 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Canonical columns and where they come from.
-    pub fn lines(&self) -> impl Iterator<Item = (&str, &str)> {
-        let all = self.columns.iter().chain(&self.constants);
-        all.map(|(column, source)| (column.as_str(), source.as_str()))
+    /// Canonical columns and where they come from, and what else the file says.
+    pub fn lines(&self) -> Vec<(String, String)> {
+        let pair = |(name, value): (&String, &String)| (name.clone(), value.clone());
+        let mut lines: Vec<(String, String)> = self.columns.iter().map(pair).collect();
+        let constants = self.constants.iter();
+        lines.extend(constants.map(|(name, value)| (name.clone(), format!("always `{value}`"))));
+        let documents = match self.documents {
+            Documents::Trace => "each is a trace",
+            Documents::Span => "each is a span",
+        };
+        let list = self
+            .list
+            .iter()
+            .map(|list| format!("those of the list `{list}`; {documents}"));
+        let each = || format!("lines, rows or files; {documents}");
+        lines.push(("documents".into(), list.last().unwrap_or_else(each)));
+        if let Some(tools) = &self.tools {
+            let members = [
+                ("name", Some(&tools.name)),
+                ("id", tools.id.as_ref()),
+                ("arguments", tools.arguments.as_ref()),
+                ("result", tools.result.as_ref()),
+                ("error", tools.error.as_ref()),
+            ];
+            let members = members
+                .into_iter()
+                .filter_map(|(name, path)| Some(format!("{name} from {}", path?)));
+            let members = members.collect::<Vec<_>>().join(", ");
+            lines.push((
+                "spans".into(),
+                format!("calls of tools in `{}`: {members}", tools.list),
+            ));
+        }
+        if !self.kinds.is_empty() {
+            let kinds = self
+                .kinds
+                .iter()
+                .map(|(word, kind)| format!("{word} is {kind}"));
+            lines.push(("kinds".into(), kinds.collect::<Vec<_>>().join(", ")));
+        }
+        lines
     }
 
     /// Reads one document.
@@ -255,6 +292,9 @@ impl Mapping {
         let Some(Value::Array(items)) = reach(document, &tools.list) else {
             return;
         };
+        // Several documents may tell of one trace, and each counts its calls anew; one that comes twice tells of the same.
+        let of_document = mark(&document.to_string());
+        let moment = facts.started_at.unwrap_or_default();
         for (number, item) in items.iter().enumerate() {
             let at = |path: &Option<String>| reach(item, path.as_deref()?);
             let Some(name) = values::text(reach(item, &tools.name).as_ref()) else {
@@ -272,9 +312,14 @@ impl Mapping {
                     trace_id: facts.trace_id.clone(),
                     ..TraceFacts::default()
                 },
-                span_id: call.id.unwrap_or_else(|| format!("tool-{number:04}")),
-                // The trace's own document stands for the root: what a tool gave back is not the agent's answer.
-                parent_span_id: Some("trace".into()),
+                span_id: match call.id {
+                    // Of one id, calls of other tools or with other arguments are other calls.
+                    Some(id) => {
+                        let arguments = call.arguments.as_ref().map_or("", |a| a.raw.as_str());
+                        format!("{id}-{}", mark(&format!("{}\n{arguments}", call.name)))
+                    }
+                    None => format!("tool-{moment:020}-{of_document}-{number:04}"),
+                },
                 kind: kind::TOOL.to_owned(),
                 name: call.name,
                 input: call.arguments,
@@ -285,6 +330,11 @@ impl Mapping {
             });
         }
     }
+}
+
+/// Tells texts apart.
+fn mark(text: &str) -> String {
+    blake3::hash(text.as_bytes()).to_hex()[..12].to_owned()
 }
 
 /// A member at a dotted path; texts that are JSON documents are entered.
@@ -364,6 +414,62 @@ mod tests {
         let refused =
             mapping.read_document(&json!({"turns": [{"question": "Hi?"}]}), &PLACE, &mut parts);
         assert!(refused.unwrap_err().contains("trace id"));
+    }
+
+    #[test]
+    fn calls_of_several_documents_of_one_trace_are_all_there() {
+        let mapping = |id: &str| {
+            Mapping::of(&format!(
+                "[columns]\ntrace_id = 'id'\n[tools]\nlist = 'steps'\nname = 'tool'\narguments = 'args'\nresult = \
+                 'got'\n{id}"
+            ))
+            .unwrap()
+        };
+        let document = |args: u32, got: &str| json!({"id": "t", "steps": [{"call": "c1", "tool": "look", "args": {"q": args}, "got": got}]});
+        let (first, second) = (document(1, "one"), document(2, "two"));
+        for (id, documents, calls) in [
+            ("", vec![&first, &second], 2),
+            ("", vec![&first, &second, &first], 2),
+            ("id = 'call'", vec![&second, &first], 2),
+            ("id = 'call'", vec![&first, &first], 1),
+        ] {
+            let mut parts = Parts::default();
+            for document in documents {
+                mapping(id)
+                    .read_document(document, &PLACE, &mut parts)
+                    .unwrap();
+            }
+            let (trace, notes) = super::super::assemble::assemble(parts.traces, parts.spans);
+            assert_eq!((notes.tool_calls, notes.orphans), (calls, 0), "{id}");
+            assert_eq!(
+                trace.facts.output, None,
+                "what a tool gave back is no answer"
+            );
+            assert_eq!(trace.facts.name, None);
+        }
+    }
+
+    #[test]
+    fn all_that_a_mapping_says_is_told() {
+        let mapping = Mapping::of(
+            "list = 'turns'\n[columns]\ntrace_id = 'id'\n[constants]\nenvironment = 'prod'\n[tools]\nlist = \
+             'steps'\nname = 'tool'",
+        );
+        let told: Vec<String> = mapping
+            .unwrap()
+            .lines()
+            .into_iter()
+            .map(|(name, source)| format!("{name}: {source}"))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                "trace_id: id",
+                "environment: always `prod`",
+                "documents: those of the list `turns`; each is a trace",
+                "spans: calls of tools in `steps`: name from tool",
+            ]
+        );
     }
 
     #[test]

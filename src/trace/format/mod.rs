@@ -39,6 +39,8 @@ mod phoenix;
 mod reader;
 mod recognise;
 pub(crate) mod said;
+#[cfg(test)]
+mod shared_samples;
 mod span_attributes;
 #[cfg(test)]
 mod span_samples;

@@ -1,21 +1,15 @@
 //! Files that their systems wrote themselves, where the shared folder has them.
 
-use std::path::PathBuf;
-
 use serde_json::Value;
 
 use super::{FORMATS, Format, Parts, Place, Sample, kind};
 
-/// The files of a folder of samples, by name; none if they are not here.
-#[allow(clippy::print_stderr, reason = "says what is skipped")]
-fn samples(folder: &str) -> Vec<(String, String)> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../shared/data/native")
-        .join(folder);
-    let Ok(entries) = std::fs::read_dir(&path) else {
-        eprintln!("skipped: {} is not here", path.display());
+/// The files of text in a folder of samples, by name, which are so many; none if they are not here.
+fn samples(folder: &str, count: usize) -> Vec<(String, String)> {
+    let Some(path) = super::shared_samples::folder(folder) else {
         return Vec::new();
     };
+    let entries = std::fs::read_dir(&path).unwrap();
     let mut files: Vec<(String, String)> = entries
         .filter_map(|entry| {
             let path = entry.unwrap().path();
@@ -24,6 +18,7 @@ fn samples(folder: &str) -> Vec<(String, String)> {
         })
         .collect();
     files.sort();
+    assert_eq!(files.len(), count, "{}", path.display());
     files
 }
 
@@ -149,7 +144,7 @@ fn langfuse_traces_are_read() {
             "[{\"toolCallId\"",
         ),
     ];
-    for (name, text) in samples("langfuse") {
+    for (name, text) in samples("langfuse", 11) {
         let (format, parts) = read(&name, &text);
         assert_eq!(format.name, "langfuse-trace");
         let known = expected.iter().find(|(start, ..)| name.starts_with(start));
@@ -194,7 +189,7 @@ fn langfuse_traces_are_read() {
 
 #[test]
 fn langsmith_runs_are_read() {
-    for (name, text) in samples("langsmith") {
+    for (name, text) in samples("langsmith", 3) {
         let (format, parts) = read(&name, &text);
         assert_eq!(format.name, "langsmith");
         let lines = text.lines().count();
@@ -249,7 +244,7 @@ fn langsmith_runs_are_read() {
 
 #[test]
 fn mlflow_traces_are_read() {
-    for (name, text) in samples("mlflow") {
+    for (name, text) in samples("mlflow", 1) {
         let (format, parts) = read(&name, &text);
         assert_eq!(format.name, "mlflow");
         assert_eq!(

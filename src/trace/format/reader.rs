@@ -36,7 +36,7 @@ impl Reader {
         let owned = |(column, source): (&str, &str)| (column.to_owned(), source.to_owned());
         match self {
             Self::Known(format) => format.mapping.iter().copied().map(owned).collect(),
-            Self::Mapped(mapping) => mapping.lines().map(owned).collect(),
+            Self::Mapped(mapping) => mapping.lines(),
         }
     }
 

@@ -7,10 +7,8 @@ use serde_json::Value;
 use super::values::nested;
 use super::{ArrayIs, FORMATS, Format, Parts, Payload, Place, Sample, SpanFacts, kind};
 
-#[allow(clippy::print_stdout)] // A test that does nothing says so.
 fn folder() -> Option<PathBuf> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data/native");
-    folder.is_dir().then_some(folder)
+    super::shared_samples::folder("")
 }
 
 /// The documents of a file of JSON or JSON Lines.

@@ -1,16 +1,11 @@
 //! Readers of trajectories against files that their makers wrote, where these are at hand.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::Value;
 
+use super::shared_samples::folder;
 use super::{ArrayIs, FORMATS, Parts, Place, Sample, kind};
-
-fn folder(name: &str) -> Option<PathBuf> {
-    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/native");
-    let folder = shared.join(name);
-    folder.is_dir().then_some(folder)
-}
 
 /// Reads a file with the one format that claims it, which must be this one.
 fn read(folder: &Path, file: &str, format: &str) -> Parts {

@@ -17,6 +17,7 @@ fn source(folder: &Path, lines: &str) -> Result<(TableSource, Arc<Quarantine>), 
         format: SourceFormat::JsonLines,
         partition: vec![("text".into(), "of the folder".into())],
         origins: Vec::new(),
+        rows: None,
     };
     let quarantine = Arc::new(Quarantine::default());
     let opened = TableSource::open(

@@ -1,0 +1,192 @@
+//! Runs that go on with one another: which run a night continues, and the chain behind it.
+//!
+//! A run's manifest names the run that it continues by path, name and identity. A chain that can't be followed to its
+//! first run is an error: sessions of the missing part would count as new.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::stored_run::{HistoryError, StoredRun, find_runs, read_json, read_run};
+use crate::history::figures::{ScoreFilter, Target};
+use crate::history::lineage::leave_out_retried;
+use crate::output::directory::MANIFEST;
+
+/// What a manifest says of the run that its run continues.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Continues {
+    /// The name of its directory.
+    pub run: String,
+    /// Its directory, a whole path.
+    pub path: String,
+    /// What no other run has.
+    pub id: Option<String>,
+    /// Which run of its chain the continuing one is: 2 or more.
+    pub night: u64,
+}
+
+/// A run of a chain.
+#[derive(Clone, Debug)]
+pub(crate) struct ChainRun {
+    /// Its directory.
+    pub path: PathBuf,
+    /// The name of its directory, which results know it by.
+    pub name: String,
+    /// What no other run has.
+    pub id: Option<String>,
+    /// Which run of the chain it is, from 1.
+    pub night: u64,
+    /// Its manifest.
+    pub manifest: Value,
+}
+
+impl ChainRun {
+    fn read(path: &Path) -> Result<Self, HistoryError> {
+        let manifest: Value = read_json(path, MANIFEST)?;
+        let name = path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
+        let continues = continues(path, &manifest)?;
+        Ok(Self {
+            path: path.to_owned(),
+            name: name.unwrap_or_else(|| path.display().to_string()),
+            id: manifest["identity"].as_str().map(str::to_owned),
+            // A run that took over the rows of those before it continues none, and counts on.
+            night: continues
+                .map(|continues| continues.night)
+                .or_else(|| manifest["night"].as_u64())
+                .unwrap_or(1),
+            manifest,
+        })
+    }
+
+    /// What a run that continues this one says of it.
+    pub fn continued(&self) -> Continues {
+        Continues {
+            run: self.name.clone(),
+            path: self.path.display().to_string(),
+            id: self.id.clone(),
+            night: self.night + 1,
+        }
+    }
+}
+
+/// What the manifest of a run says of the run that it continues; none if it continues none.
+fn continues(run: &Path, manifest: &Value) -> Result<Option<Continues>, HistoryError> {
+    match manifest.get("continues") {
+        None | Some(Value::Null) => Ok(None),
+        Some(said) => Continues::deserialize(said)
+            .map(Some)
+            .map_err(|e| HistoryError::damaged(run, MANIFEST, format!("`continues`: {e}"))),
+    }
+}
+
+/// The run that a night continues: a run directory, or the latest run of a folder that a night can continue.
+///
+/// # Errors
+/// [`HistoryError`] if there is none, and if the latest runs of the folder both continue the same one.
+pub(crate) fn latest(path: &Path) -> Result<PathBuf, HistoryError> {
+    let found = find_runs(&[path.to_owned()])?;
+    let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    if found.first() == Some(&whole) {
+        return Ok(whole);
+    }
+    let runs: Vec<StoredRun> = found
+        .iter()
+        .filter(|run| run.join(CARRIED).is_dir() && run.join(MANIFEST).exists())
+        .map(|run| read_run(run))
+        .collect::<Result<_, _>>()?;
+    let (runs, _) = leave_out_retried(runs, &ScoreFilter::all(Target::Trace));
+    let latest = runs.into_iter().max_by(|a, b| {
+        let time = a.created_at.cmp(&b.created_at);
+        time.then_with(|| a.name.cmp(&b.name))
+    });
+    latest
+        .map(|run| run.path)
+        .ok_or_else(|| HistoryError::Nothing(path.to_owned()))
+}
+
+/// Where a run keeps the files that a night made of files of other formats, seen from its directory: its own, or those
+/// of a night whose rows it took over.
+pub(crate) fn made_in(chain: &[ChainRun], run: &ChainRun, night: u64, file: &str) -> PathBuf {
+    if let Some(of) = chain.iter().find(|run| run.night == night) {
+        return of.path.join(file);
+    }
+    let first = chain.first().unwrap_or(run);
+    first.path.join(taken_over_file(night, file))
+}
+
+/// The place of a file of a removed night in the run that took over its rows.
+pub(crate) fn taken_over_file(night: u64, file: &str) -> String {
+    let name = file.rsplit('/').next().unwrap_or(file);
+    format!("{CARRIED}/night-{night}/{name}")
+}
+
+/// The table by which a later run finds the rows of sessions again.
+pub(crate) const CARRIED: &str = "carried";
+
+/// The chain that ends with a run, its first run first.
+///
+/// # Errors
+/// [`HistoryError`] if a run of it can't be found or read.
+pub(crate) fn chain(last: &Path) -> Result<Vec<ChainRun>, HistoryError> {
+    let mut chain = vec![ChainRun::read(last)?];
+    let mut seen = HashSet::new();
+    while let Some(run) = chain.last() {
+        let Some(before) = continues(&run.path, &run.manifest)? else {
+            break;
+        };
+        if !seen.insert(run.path.clone()) {
+            let problem = "`continues` leads back to this run";
+            return Err(HistoryError::damaged(&run.path, MANIFEST, problem));
+        }
+        let earlier = find(&run.path, &before)?;
+        chain.push(earlier);
+    }
+    chain.reverse();
+    Ok(chain)
+}
+
+/// The run that `continues` names: where it was, or beside the run that continues it, if both were moved.
+fn find(run: &Path, continues: &Continues) -> Result<ChainRun, HistoryError> {
+    let beside = run.parent().map(|folder| folder.join(&continues.run));
+    let places = [Some(PathBuf::from(&continues.path)), beside];
+    for place in places.into_iter().flatten() {
+        if !place.join(MANIFEST).exists() {
+            continue;
+        }
+        let found = ChainRun::read(&place)?;
+        if found.id == continues.id {
+            return Ok(found);
+        }
+    }
+    Err(HistoryError::damaged(
+        run,
+        MANIFEST,
+        format!(
+            "it continues the run `{}`, which is neither at `{}` nor beside it; put it back, or score all files anew",
+            continues.run, continues.path
+        ),
+    ))
+}
+
+/// The runs of a folder that continue a run, by the names of their directories.
+///
+/// # Errors
+/// [`HistoryError`] if a manifest can't be read.
+pub(crate) fn continued_by(run: &ChainRun, folder: &Path) -> Result<Vec<String>, HistoryError> {
+    let Ok(found) = find_runs(&[folder.to_owned()]) else {
+        return Ok(Vec::new());
+    };
+    let mut names = Vec::new();
+    for path in found.iter().filter(|path| path.join(MANIFEST).exists()) {
+        let other = ChainRun::read(path)?;
+        let before = continues(path, &other.manifest)?;
+        if before.is_some_and(|before| before.id == run.id && before.run == run.name) {
+            names.push(other.name);
+        }
+    }
+    Ok(names)
+}

@@ -1,0 +1,239 @@
+//! What a run leaves for the night after it: the table `carried`, with the places of each trace's rows, and the list of the
+//! files that they are in.
+//!
+//! The table has the rows of `traces`, in its order and with its ids. A place is a number of the list, times 2^40, plus a row of that file.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, ListBuilder, RecordBatch, UInt64Builder};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt64Type};
+use arrow::error::ArrowError;
+use serde::{Deserialize, Serialize};
+
+use super::night::Night;
+use super::trace_rows::column;
+use crate::history::CARRIED;
+use crate::history::stored_run::{HistoryError, read_json};
+use crate::output::manifest::write_json;
+use crate::output::{RunDirectory, RunError};
+use crate::text::origin_of;
+use crate::trace::{SourceFile, SourceFormat, TextAt, TraceSource};
+
+/// The list of files, inside the folder of the table.
+pub(super) const FILES: &str = "files.json";
+
+/// Bytes at either end of a file that are kept as a hash.
+const END: u64 = 64 << 10;
+
+/// A file that rows of traces are in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct CarriedFile {
+    /// A whole path, an address, or a path inside the directory of a run.
+    pub path: String,
+    /// Of what was made of files of other formats: the night whose run directory it is in.
+    pub inside: Option<u64>,
+    /// `parquet` or `jsonl`.
+    pub format: String,
+    /// Values in the names of its folders.
+    pub partition: Vec<(String, String)>,
+    /// Its size.
+    pub bytes: u64,
+    /// When it was last written: seconds since 1970, with nanoseconds.
+    pub modified: String,
+    /// BLAKE3 of its first and last 64 KiB.
+    pub ends: String,
+    /// The night in which it was new, and its place among the files of that night.
+    pub arrived: (u64, u64),
+}
+
+impl CarriedFile {
+    /// A file as it is now. `inside` is where it will be in the directory of this night's run, if it belongs to it.
+    pub fn of(
+        file: &SourceFile,
+        inside: Option<&str>,
+        arrived: (u64, u64),
+    ) -> Result<Self, RunError> {
+        let path = &file.path;
+        let failed =
+            |e: std::io::Error| RunError::Request(format!("file `{}`: {e}", origin_of(path)));
+        let metadata = std::fs::metadata(path).map_err(failed)?;
+        let shown = match inside {
+            Some(inside) => inside.to_owned(),
+            None => whole_path(path),
+        };
+        Ok(Self {
+            path: shown,
+            inside: inside.map(|_| arrived.0),
+            format: match file.format {
+                SourceFormat::Parquet => "parquet",
+                SourceFormat::JsonLines => "jsonl",
+            }
+            .into(),
+            partition: file.partition.clone(),
+            bytes: metadata.len(),
+            modified: modified(&metadata).map_err(failed)?,
+            ends: ends(path, metadata.len()).map_err(failed)?,
+            arrived,
+        })
+    }
+
+    /// The file at `path`, with these rows of it; why not, if it is not the one that it was. Lines may have been added to a
+    /// file of JSON Lines.
+    ///
+    /// `copied` says that its time tells nothing: what a run holds is sealed by its manifest, and copies have their own.
+    pub fn open(&self, path: PathBuf, copied: bool) -> Result<SourceFile, String> {
+        let gone = |e: std::io::Error| match e.kind() {
+            std::io::ErrorKind::NotFound => "is gone".to_owned(),
+            _ => e.to_string(),
+        };
+        let metadata = std::fs::metadata(&path).map_err(gone)?;
+        let format = match self.format.as_str() {
+            "parquet" => SourceFormat::Parquet,
+            _ => SourceFormat::JsonLines,
+        };
+        let same_time = modified(&metadata).map_err(gone)? == self.modified;
+        let grown = format == SourceFormat::JsonLines && metadata.len() > self.bytes;
+        let by_ends = copied || grown;
+        let as_long = grown || metadata.len() == self.bytes;
+        let same = match by_ends {
+            true => as_long && ends(&path, self.bytes).map_err(gone)? == self.ends,
+            false => metadata.len() == self.bytes && same_time,
+        };
+        if !same {
+            return Err("was changed since".into());
+        }
+        Ok(SourceFile {
+            path,
+            format,
+            partition: self.partition.clone(),
+            origins: Vec::new(),
+            rows: None,
+        })
+    }
+}
+
+/// What a file is called in the list: its address, or its whole path.
+pub(super) fn whole_path(path: &Path) -> String {
+    origin_of(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
+}
+
+fn modified(metadata: &std::fs::Metadata) -> std::io::Result<String> {
+    let since = metadata.modified()?.duration_since(std::time::UNIX_EPOCH);
+    let since = since.map_err(std::io::Error::other)?;
+    Ok(format!("{}.{:09}", since.as_secs(), since.subsec_nanos()))
+}
+
+/// BLAKE3 of the first and last bytes of the first `length` bytes of a file.
+fn ends(path: &Path, length: u64) -> std::io::Result<String> {
+    let mut file = File::open(path)?;
+    let mut hasher = blake3::Hasher::new();
+    for from in [0, length.saturating_sub(END)] {
+        file.seek(SeekFrom::Start(from))?;
+        let mut piece = Vec::new();
+        (&mut file).take(END.min(length)).read_to_end(&mut piece)?;
+        hasher.update(&piece);
+    }
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
+/// The table's columns.
+pub(super) fn schema() -> SchemaRef {
+    let text = |name, null| Field::new(name, DataType::Utf8, null);
+    let place = Field::new("item", DataType::UInt64, false);
+    Arc::new(Schema::new(vec![
+        text("trace_id", false),
+        text("session_id", true),
+        text("project_id", true),
+        Field::new("rows", DataType::List(Arc::new(place)), false),
+    ]))
+}
+
+/// The table's rows for a batch of the plan. `standing_in` is the number of a file whose rows only stand for what can't be
+/// read again: they have no place.
+pub(super) fn rows_of(
+    batch: &RecordBatch,
+    standing_in: Option<usize>,
+) -> Result<RecordBatch, ArrowError> {
+    let item = Arc::new(Field::new("item", DataType::UInt64, false));
+    let mut lists = ListBuilder::new(UInt64Builder::new()).with_field(item);
+    let rows = batch.num_rows();
+    let listed = batch.column_by_name("positions");
+    let listed = listed.and_then(|column| column.as_list_opt::<i32>());
+    let single = column(batch, "output_position")?.as_primitive::<UInt64Type>();
+    for row in 0..rows {
+        // Without repeated ids a trace has one row, where its output is.
+        let places = match listed {
+            Some(lists) => lists.value(row),
+            None => Arc::new(single.slice(row, 1)),
+        };
+        for place in places.as_primitive::<UInt64Type>().iter().flatten() {
+            if Some(TextAt::from_position(place).parts().0) != standing_in {
+                lists.values().append_value(place);
+            }
+        }
+        lists.append(true);
+    }
+    let columns: Vec<ArrayRef> = vec![
+        Arc::clone(column(batch, "shown_id")?),
+        Arc::clone(column(batch, "session_id")?),
+        Arc::clone(column(batch, "project_id")?),
+        Arc::new(lists.finish()),
+    ];
+    RecordBatch::try_new(schema(), columns)
+}
+
+/// Writes the list of files, by their numbers; none for one whose rows stand for others.
+fn write_files(run: &RunDirectory, files: &[Option<CarriedFile>]) -> Result<(), RunError> {
+    write_json(&run.path().join(CARRIED).join(FILES), &files)
+}
+
+/// Writes the list of the files of a run that was scored, and keeps what was made of files of other formats.
+///
+/// # Errors
+/// [`RunError`] for a file that has gone meanwhile, and for a disk that can't be written to.
+pub(super) fn keep(
+    run: &RunDirectory,
+    source: &TraceSource,
+    night: Option<&Night>,
+) -> Result<(), RunError> {
+    let number = night.map_or(1, |night| night.continues.night);
+    let mut files = Vec::new();
+    let mut new = 0;
+    for file in source.files() {
+        let earlier = night.and_then(|night| {
+            let mut earlier = night.files.iter();
+            earlier.find(|(other, _)| other == file)
+        });
+        let stands_in = night.is_some_and(|night| night.standing_in.as_ref() == Some(file));
+        files.push(match earlier {
+            Some((_, carried)) => Some(carried.clone()),
+            None if stands_in => None,
+            None => {
+                let made = file.path.starts_with(run.work());
+                let name = format!("{CARRIED}/made/{new}.parquet");
+                let carried = CarriedFile::of(file, made.then_some(&name), (number, new))?;
+                if made {
+                    let target = run.path().join(&name);
+                    let folder = run.path().join(CARRIED).join("made");
+                    std::fs::create_dir_all(&folder).map_err(|e| RunError::write(&folder, e))?;
+                    std::fs::rename(&file.path, &target)
+                        .map_err(|e| RunError::write(&target, e))?;
+                }
+                new += 1;
+                Some(carried)
+            }
+        });
+    }
+    write_files(run, &files)
+}
+
+/// The list of files of a finished run.
+///
+/// # Errors
+/// [`HistoryError`] if it can't be read.
+pub(super) fn read_files(run: &Path) -> Result<Vec<Option<CarriedFile>>, HistoryError> {
+    read_json(run, &format!("{CARRIED}/{FILES}"))
+}

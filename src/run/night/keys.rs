@@ -1,0 +1,137 @@
+//! The sessions and traces that new files speak of.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, RecordBatch, StringArray};
+
+use crate::output::RunError;
+use crate::run::{ScoreRequest, stages};
+use crate::trace::{SourceFile, TraceColumns, TraceSource};
+
+/// 16 bytes that stand for a session or a trace.
+type Key = [u8; 16];
+
+/// The sessions and traces of new rows, by hashes of 16 bytes: memory grows with the news alone.
+#[derive(Debug, Default)]
+pub(super) struct NewKeys {
+    sessions: HashSet<Key>,
+    traces: HashSet<Key>,
+}
+
+impl NewKeys {
+    /// Reads the ids of the files.
+    ///
+    /// # Errors
+    /// [`RunError`] for a file that can't be read.
+    pub fn of(request: &ScoreRequest, files: &[SourceFile]) -> Result<Self, RunError> {
+        let source = TraceSource::open(
+            files.to_vec(),
+            stages::reading(request, TraceColumns::ids()),
+            Arc::default(),
+        )?;
+        let mut keys = Self::default();
+        let mut wrong = None;
+        source.read_shared(|batch| match Ids::of(&batch) {
+            Some(ids) => {
+                for row in 0..batch.num_rows() {
+                    keys.traces.insert(hash(&[ids.trace_id.value(row)]));
+                    if let Some(session) = ids.session(row) {
+                        keys.sessions.insert(session);
+                    }
+                }
+                true
+            }
+            None => {
+                wrong = Some(RunError::Plan("a batch has no ids".into()));
+                false
+            }
+        })?;
+        wrong.map_or(Ok(keys), Err)
+    }
+
+    /// Whether new rows are of this trace.
+    pub fn has_trace(&self, trace_id: &str) -> bool {
+        self.traces.contains(&hash(&[trace_id]))
+    }
+
+    /// Whether new rows are of this session, or it was added.
+    pub fn has_session(&self, session: &Key) -> bool {
+        self.sessions.contains(session)
+    }
+
+    /// Adds a session; whether it was not there.
+    pub fn add_session(&mut self, session: Key) -> bool {
+        self.sessions.insert(session)
+    }
+}
+
+/// The id columns of a batch.
+pub(super) struct Ids<'b> {
+    pub trace_id: &'b StringArray,
+    pub session_id: &'b StringArray,
+    pub project_id: &'b StringArray,
+}
+
+impl<'b> Ids<'b> {
+    /// None if one is missing, or is no text.
+    pub fn of(batch: &'b RecordBatch) -> Option<Self> {
+        let text = |name| batch.column_by_name(name)?.as_string_opt::<i32>();
+        Some(Self {
+            trace_id: text("trace_id")?,
+            session_id: text("session_id")?,
+            project_id: text("project_id")?,
+        })
+    }
+
+    /// What stands for the session of a row; none if its trace stands alone.
+    pub fn session(&self, row: usize) -> Option<Key> {
+        let id = self
+            .session_id
+            .is_valid(row)
+            .then(|| self.session_id.value(row))?;
+        let project = self
+            .project_id
+            .is_valid(row)
+            .then(|| self.project_id.value(row));
+        Some(session_key(id, project))
+    }
+}
+
+/// What stands for a session.
+pub(super) fn session_key(session_id: &str, project_id: Option<&str>) -> Key {
+    match project_id {
+        Some(project) => hash(&[session_id, project]),
+        None => hash(&[session_id]),
+    }
+}
+
+/// Texts are told apart by their lengths, so that no two lists have one hash.
+fn hash(texts: &[&str]) -> Key {
+    let mut hasher = blake3::Hasher::new();
+    for text in texts {
+        hasher.update(&(text.len() as u64).to_le_bytes());
+        hasher.update(text.as_bytes());
+    }
+    let mut key = Key::default();
+    key.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_of_two_projects_are_two_and_no_split_of_a_name_is_another() {
+        let keys = [
+            session_key("a", None),
+            session_key("a", Some("")),
+            session_key("a", Some("b")),
+            session_key("ab", None),
+            session_key("", Some("ab")),
+        ];
+        let distinct: HashSet<_> = keys.iter().collect();
+        assert_eq!(distinct.len(), keys.len());
+    }
+}
