@@ -158,6 +158,9 @@ pub(super) fn carry(
         };
         let picked = merging.write(&sources, &directory)?;
         let carried = picked.iter().filter(|at| **at != last).count() as u64;
+        if name == "traces" {
+            order.clone_from(&picked);
+        }
         if carried == 0 && !is_carried {
             // As it was, whatever columns others have.
             let folder = directory.path().join(name);
@@ -172,9 +175,6 @@ pub(super) fn carry(
             "sessions" => taken.sessions = carried,
             "traces" => taken.traces = carried,
             _ => {}
-        }
-        if name == "traces" {
-            order = picked;
         }
     }
     if made.contains(CARRIED) {

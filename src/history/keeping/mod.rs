@@ -89,6 +89,10 @@ fn take_over(run: &Path, directory: &RunDirectory, file: &Path) -> Result<(), Ru
 /// The same under another name.
 fn take_over_as(from: &Path, directory: &RunDirectory, file: &Path) -> Result<(), RunError> {
     let to = directory.path().join(file);
+    if to.exists() {
+        // Copying would write into what is shared.
+        return Ok(());
+    }
     if let Some(folder) = to.parent() {
         fs::create_dir_all(folder).map_err(|e| RunError::write(folder, e))?;
     }
