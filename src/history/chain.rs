@@ -53,7 +53,11 @@ impl ChainRun {
             path: path.to_owned(),
             name: name.unwrap_or_else(|| path.display().to_string()),
             id: manifest["identity"].as_str().map(str::to_owned),
-            night: continues.map_or(1, |continues| continues.night),
+            // A run that took over the rows of those before it continues none, and counts on.
+            night: continues
+                .map(|continues| continues.night)
+                .or_else(|| manifest["night"].as_u64())
+                .unwrap_or(1),
             manifest,
         })
     }
@@ -102,6 +106,22 @@ pub(crate) fn latest(path: &Path) -> Result<PathBuf, HistoryError> {
     latest
         .map(|run| run.path)
         .ok_or_else(|| HistoryError::Nothing(path.to_owned()))
+}
+
+/// Where a run keeps the files that a night made of files of other formats, seen from its directory: its own, or those
+/// of a night whose rows it took over.
+pub(crate) fn made_in(chain: &[ChainRun], run: &ChainRun, night: u64, file: &str) -> PathBuf {
+    if let Some(of) = chain.iter().find(|run| run.night == night) {
+        return of.path.join(file);
+    }
+    let first = chain.first().unwrap_or(run);
+    first.path.join(taken_over_file(night, file))
+}
+
+/// The place of a file of a removed night in the run that took over its rows.
+pub(crate) fn taken_over_file(night: u64, file: &str) -> String {
+    let name = file.rsplit('/').next().unwrap_or(file);
+    format!("{CARRIED}/night-{night}/{name}")
 }
 
 /// The table by which a later run finds the rows of sessions again.

@@ -18,7 +18,7 @@ pub(crate) mod stored_run;
 pub(crate) mod stored_table;
 mod verify;
 
-pub(crate) use chain::{CARRIED, ChainRun, Continues, chain, continued_by, latest};
+pub(crate) use chain::{CARRIED, ChainRun, Continues, chain, continued_by, latest, made_in};
 pub use comparison_tables::{comparison_folder, write_comparison};
 pub use edit_scores::{Edit, Edited, edit_scores};
 pub use import_scores::{Imported, ScoresError, import_scores};

@@ -104,19 +104,19 @@ impl RequestRecord {
             .collect();
     }
 
-    /// The first of the files that was brought from another machine: what it is there now is not known here.
-    pub fn remote(&self) -> Option<&RecordedFile> {
-        let cases = self.tables.iter().flat_map(|tables| &tables.cases);
-        let mut files = self.files.iter().chain(cases);
-        files.find(|file| file.path.contains("://"))
-    }
-
     /// The files that traces, or turns, were read from, each with whether it is there, and whether it is what it was.
     pub fn files_now(&self) -> impl Iterator<Item = (&RecordedFile, bool, bool)> {
         self.files.iter().map(|file| {
             let now = RecordedFile::of(Path::new(&file.path));
             (file, now.is_some(), now.as_ref() == Some(file))
         })
+    }
+
+    /// The first of the files that was brought from another machine: what it is there now is not known here.
+    pub fn remote(&self) -> Option<&RecordedFile> {
+        let cases = self.tables.iter().flat_map(|tables| &tables.cases);
+        let mut files = self.files.iter().chain(cases);
+        files.find(|file| file.path.contains("://"))
     }
 
     /// The first of the files that is not what it was.

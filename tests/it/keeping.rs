@@ -4,19 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt32Array};
-use arrow::datatypes::{DataType, Field, Schema};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use nightmill::output::{Announced, Begun};
 use serde_json::{Value, json};
 
 use crate::killed_at_each_write::{assert_whole, kill_everywhere, killer};
 use crate::scripted_judge::{Answer, ScriptedJudge};
-use crate::support::{
-    entries, entries_but_records, nightmill, program, read_parquet, write_parquet,
-};
+use crate::support::{entries, entries_but_records, nightmill, program, read_parquet};
 
 /// A trace: id, session, minute, user, input, output.
 type Row<'a> = (&'a str, Option<&'a str>, u32, &'a str, &'a str, &'a str);
@@ -37,8 +32,15 @@ fn passed(command: &mut Command) -> String {
 }
 
 fn score(input: &Path, run: &Path) {
+    score_all(&[input.to_owned()], run, None);
+}
+
+fn score_all(inputs: &[PathBuf], run: &Path, continues: Option<&Path>) {
     let mut command = program();
-    command.arg("score").arg(input).arg("--out").arg(run);
+    command.arg("score").args(inputs).arg("--out").arg(run);
+    if let Some(earlier) = continues {
+        command.arg("--continue").arg(earlier);
+    }
     passed(command.args(["--metrics", "coherence,loop_detection,agent_reliability"]));
 }
 
@@ -75,62 +77,6 @@ fn made_days_ago(told: &mut Value, days: i64) {
     told["created_at"] = json!(at.to_rfc3339());
 }
 
-/// Makes a run one that goes on from another and replaces some of its sessions.
-fn goes_on(run: &Path, from: &Path, night: u32, replaced: &[(&str, &str)]) {
-    let texts = |column: Vec<Option<&str>>| -> ArrayRef { Arc::new(StringArray::from(column)) };
-    let sessions = read_parquet(&run.join("sessions"));
-    let name = run.file_name().unwrap().to_str().unwrap();
-    let ids = sessions.column_by_name("session_id").unwrap();
-    let ids = arrow::array::AsArray::as_string::<i32>(ids);
-    let of = |id: Option<&str>| replaced.iter().find(|(session, _)| Some(*session) == id);
-    let first: StringArray = ids
-        .iter()
-        .map(|id| Some(of(id).map_or(name, |(_, run)| *run)))
-        .collect();
-    let revision: UInt32Array = ids
-        .iter()
-        .map(|id| Some(1 + u32::from(of(id).is_some())))
-        .collect();
-    let mut fields: Vec<Field> = sessions
-        .schema()
-        .fields()
-        .iter()
-        .map(|f| f.as_ref().clone())
-        .collect();
-    fields.push(Field::new("first_run", DataType::Utf8, false));
-    fields.push(Field::new("revision", DataType::UInt32, false));
-    let mut columns = sessions.columns().to_vec();
-    columns.extend([Arc::new(first) as ArrayRef, Arc::new(revision)]);
-    let made = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
-    write_parquet(&run.join("sessions/part-00000.parquet"), &[made], 1000);
-    let count = replaced.len();
-    let batch = RecordBatch::try_from_iter_with_nullable([
-        (
-            "session_id",
-            texts(replaced.iter().map(|(session, _)| Some(*session)).collect()),
-            true,
-        ),
-        ("project_id", texts(vec![None; count]), true),
-        ("trace_id", texts(vec![None; count]), true),
-        (
-            "run",
-            texts(replaced.iter().map(|(_, run)| Some(*run)).collect()),
-            true,
-        ),
-    ]);
-    std::fs::create_dir(run.join("replaced")).unwrap();
-    write_parquet(
-        &run.join("replaced/part-00000.parquet"),
-        &[batch.unwrap()],
-        1000,
-    );
-    let earlier = manifest(from);
-    changed(run, |told| {
-        told["continues"] = json!({"run": from.file_name().unwrap().to_str(), "path": from,
-            "id": earlier["identity"], "night": night});
-    });
-}
-
 /// Three nights: `a` goes on in the second, `b` in the third. The first two are old.
 fn three_nights(folder: &Path) -> PathBuf {
     let runs = folder.join("runs");
@@ -143,13 +89,10 @@ fn three_nights(folder: &Path) -> PathBuf {
             ("t9", Some("z"), 3, "u", "is it far", "three miles"),
         ],
         &[
-            ("t1", Some("a"), 1, "u", "where is it", "in the north"),
-            ("t2", Some("a"), 2, "u", "and now", "in the north"),
             ("t4", Some("a"), 4, "u", "thanks", "you are welcome"),
             ("t5", Some("c"), 5, "u", "open?", "until nine"),
         ],
         &[
-            ("t3", Some("b"), 3, "u", "is it red", "no, green"),
             ("t6", Some("b"), 6, "u", "sure?", "quite sure"),
             ("t7", Some("d"), 7, "u", "bye", "see you"),
             ("t8", None, 8, "u", "alone", "all alone"),
@@ -158,11 +101,11 @@ fn three_nights(folder: &Path) -> PathBuf {
     for (at, rows) in rows.iter().enumerate() {
         let input = folder.join(format!("night-{}.jsonl", at + 1));
         write_rows(&input, rows);
-        score(&input, &runs.join(format!("n{}", at + 1)));
+        let earlier = (at > 0).then(|| runs.join(format!("n{at}")));
+        let run = runs.join(format!("n{}", at + 1));
+        score_all(&[input], &run, earlier.as_deref());
     }
     let run = |at: u32| runs.join(format!("n{at}"));
-    goes_on(&run(2), &run(1), 2, &[("a", "n1")]);
-    goes_on(&run(3), &run(2), 3, &[("b", "n1")]);
     changed(&run(1), |told| made_days_ago(told, 100));
     changed(&run(2), |told| made_days_ago(told, 95));
     runs
@@ -204,28 +147,31 @@ fn key(row: &BTreeMap<String, String>) -> String {
     }
 }
 
-/// The latest state of the chains in a folder, as the contract of nights has it: rows of a run count unless a later one
-/// replaces them, or another run that is there carries it.
-fn latest(runs: &Path) -> BTreeSet<(String, String)> {
-    let names = entries_but_records(runs);
-    let names: Vec<&String> = names.iter().filter(|name| !name.starts_with('.')).collect();
+/// A row with its table.
+type State = BTreeSet<(String, BTreeMap<String, String>)>;
+
+/// The latest state of the chains in a folder: rows of a run count unless a later one replaces them, or another run that
+/// is there carries it.
+fn latest(runs: &Path) -> State {
+    let mut names = entries_but_records(runs);
+    names.retain(|name| !name.starts_with('.'));
     let told: Vec<Value> = names
         .iter()
         .map(|name| manifest(&runs.join(name)))
         .collect();
     let mut replaced: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    let earlier_of = |name: &str| {
-        let at = names.iter().position(|known| *known == name);
-        let at = at.unwrap_or_else(|| panic!("{name} is gone, and a night goes on from it"));
-        told[at]["continues"]["run"].as_str()
-    };
-    for name in &names {
-        let mut earlier = earlier_of(name);
-        while let Some(at) = earlier {
-            let keys = rows_of(&runs.join(name).join("replaced"));
-            let keys = keys.iter().map(key);
-            replaced.entry(at.to_owned()).or_default().extend(keys);
-            earlier = earlier_of(at);
+    for (name, told) in names.iter().zip(&told) {
+        if let Some(earlier) = told["continues"]["run"].as_str() {
+            assert!(
+                names.iter().any(|name| name == earlier),
+                "{name} goes on from {earlier}, which is gone"
+            );
+            for row in rows_of(&runs.join(name).join("replaced")) {
+                replaced
+                    .entry(row["run"].clone())
+                    .or_default()
+                    .insert(key(&row));
+            }
         }
     }
     let carried: BTreeSet<&str> = told
@@ -233,24 +179,25 @@ fn latest(runs: &Path) -> BTreeSet<(String, String)> {
         .flat_map(|told| told["carries"].as_array().into_iter().flatten())
         .filter_map(Value::as_str)
         .collect();
-    let mut state = BTreeSet::new();
+    let mut state = State::new();
     for name in names.iter().filter(|name| !carried.contains(name.as_str())) {
         for table in ["traces", "scores", "sessions"] {
             for mut row in rows_of(&runs.join(name).join(table)) {
-                if !replaced
-                    .get(*name)
+                if replaced
+                    .get(name)
                     .is_some_and(|keys| keys.contains(&key(&row)))
                 {
-                    if table == "sessions" {
-                        row.entry("first_run".into())
-                            .or_insert_with(|| (*name).clone());
-                        row.entry("revision".into()).or_insert_with(|| "1".into());
-                    }
-                    assert!(
-                        state.insert((table.to_owned(), format!("{row:?}"))),
-                        "{row:?} counts twice"
-                    );
+                    continue;
                 }
+                if table == "sessions" {
+                    row.entry("first_run".into())
+                        .or_insert_with(|| name.clone());
+                    row.entry("revision".into()).or_insert_with(|| "1".into());
+                }
+                assert!(
+                    state.insert((table.to_owned(), row.clone())),
+                    "{row:?} counts twice"
+                );
             }
         }
     }
@@ -340,6 +287,55 @@ fn what_later_nights_need_is_carried_into_the_oldest_that_stays() {
     );
     // The figures that there are read what is left.
     passed(program().args(["runs", "summary"]).arg(&runs));
+}
+
+#[test]
+fn a_night_goes_on_from_what_was_carried() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = three_nights(folder.path());
+    passed(&mut prune(&runs));
+    let mut inputs: Vec<PathBuf> = (1..=3)
+        .map(|at| folder.path().join(format!("night-{at}.jsonl")))
+        .collect();
+    // Sessions and a trace that were carried, one that was not, and a new one.
+    let rows: &[Row<'_>] = &[
+        ("t10", Some("a"), 10, "u", "one more", "in the south"),
+        ("t11", Some("z"), 11, "u", "how far", "four miles"),
+        ("t0", None, 0, "u", "hello", "hello again"),
+        ("t12", Some("d"), 12, "u", "still there", "yes"),
+        ("t13", Some("e"), 13, "u", "new", "all new"),
+    ];
+    inputs.push(folder.path().join("night-4.jsonl"));
+    write_rows(&inputs[3], rows);
+    score_all(&inputs[3..], &runs.join("n4"), Some(&runs));
+    assert_eq!(manifest(&runs.join("n4"))["continues"]["night"], 4);
+    let whole = folder.path().join("whole");
+    score_all(&inputs, &whole.join("all"), None);
+    let of = |runs: &Path| {
+        let state = latest(runs).into_iter().map(|(table, mut row)| {
+            row.remove("first_run");
+            row.remove("revision");
+            (table, row)
+        });
+        state.collect::<State>()
+    };
+    let (got, expected) = (of(&runs), of(&whole));
+    let missing: Vec<_> = expected.difference(&got).collect();
+    let more: Vec<_> = got.difference(&expected).collect();
+    assert!(
+        missing.is_empty() && more.is_empty(),
+        "missing {missing:#?}; too many {more:#?}"
+    );
+    // Nights that are pruned one by one end with the same.
+    changed(&runs.join("n3"), |told| made_days_ago(told, 100));
+    passed(&mut prune(&runs));
+    assert_eq!(entries_but_records(&runs), ["n4"]);
+    assert_eq!(
+        manifest(&runs.join("n4"))["carries"],
+        json!(["n1", "n2", "n3"])
+    );
+    assert_eq!(of(&runs), expected);
+    assert_whole(&runs.join("n4"));
 }
 
 #[test]
@@ -725,7 +721,7 @@ fn a_chain_forgets_in_every_night_and_what_is_carried_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let runs = three_nights(folder.path());
     let mut expected = latest(&runs);
-    expected.retain(|(_, row)| !row.contains(r#""session_id": "a""#));
+    expected.retain(|(_, row)| row["session_id"] != "a");
     let (code, told) = forget(&runs, &["--session", "a"]);
     assert_eq!(code, Some(0), "{told}");
     assert_eq!(latest(&runs), expected);
@@ -742,7 +738,7 @@ fn a_chain_forgets_in_every_night_and_what_is_carried_is_found() {
         code == Some(0) && told.contains("n3: 7 traces forgotten"),
         "{told}"
     );
-    assert_eq!(latest(&runs), BTreeSet::new());
+    assert_eq!(latest(&runs), State::new());
     assert_whole(&runs.join("n3"));
     let target = runs.join("n4");
     let announced = Announced {

@@ -9,9 +9,11 @@ use std::path::{Path, PathBuf};
 use arrow::array::{BooleanArray, RecordBatch};
 use serde_json::{Value, json};
 
+use super::carried_files::CarriedFiles;
 use super::chain::Night;
-use super::merged_table::{Merging, Source};
-use super::{KeepingError, files_of, replace, take_over};
+use super::merged_table::{Merging, OfRun, Source};
+use super::{KeepingError, files_of, replace, take_over, take_over_as};
+use crate::history::chain::{CARRIED, taken_over_file};
 use crate::history::lineage::RunMark;
 use crate::history::stored_run::read_json;
 use crate::history::stored_table::{cell, text_if_there, trace_id};
@@ -88,8 +90,12 @@ pub(super) fn each_batch(
     Ok(())
 }
 
-/// Makes `night` anew with the rows of `old`, the oldest first, that no later run replaces.
-pub(super) fn carry(night: &Night, old: &[&Night]) -> Result<TakenOver, KeepingError> {
+/// Makes `night` anew with the rows of `old`, the oldest first, that neither it nor one of the `later` runs replaces.
+pub(super) fn carry(
+    night: &Night,
+    old: &[&Night],
+    later: &[&Night],
+) -> Result<TakenOver, KeepingError> {
     let run = &night.run.path;
     let text = fs::read(run.join(MANIFEST)).map_err(|e| RunError::write(run, e))?;
     let mut told: Value = read_json(run, MANIFEST)?;
@@ -98,26 +104,143 @@ pub(super) fn carry(night: &Night, old: &[&Night]) -> Result<TakenOver, KeepingE
         .iter()
         .map(|night| tables_of(&night.run.path))
         .collect::<Result<_, _>>()?;
-    // The last run that replaces each.
+    let last = all.len() - 1;
+    // The last run that replaces each. Later runs name the run that held it: the rows of the night itself stay its own.
     let mut replaced: HashMap<RowKey, usize> = HashMap::new();
-    for (at, tables) in tables.iter().enumerate() {
+    for (at, run) in all.iter().chain(later).enumerate() {
+        let tables = tables_of(&run.run.path)?;
         let files = tables.get(REPLACED).map(Vec::as_slice).unwrap_or_default();
-        each_batch(&all[at].run.path, files, |batch| {
+        each_batch(&run.run.path, files, |batch| {
             for key in keys(batch)?.into_iter().flatten() {
                 replaced.insert(key, at);
             }
             Ok(())
         })?;
     }
-    let last = all.len() - 1;
     let keep = |at: usize, batch: &RecordBatch| -> Result<BooleanArray, String> {
         let live = |key: &Option<RowKey>| match key {
+            _ if at == last => true,
             Some(key) => replaced.get(key).is_none_or(|by| *by <= at),
             // Of no session and no trace: it is about its run.
-            None => at == last,
+            None => false,
         };
         Ok(keys(batch)?.iter().map(live).map(Some).collect())
     };
+    let files = CarriedFiles::of(&all)?;
+    let directory = RunDirectory::create(run, true, &[])?;
+    let mut taken = TakenOver::default();
+    let mut from: BTreeSet<usize> = BTreeSet::new();
+    // `carried` has the rows of `traces`, one beside the other.
+    let mut names: Vec<&String> = tables.iter().flat_map(BTreeMap::keys).collect();
+    names.sort_by_key(|name| (name.as_str() != "traces", name.as_str()));
+    names.dedup();
+    let mut order: Vec<usize> = Vec::new();
+    let mut made: BTreeSet<&str> = BTreeSet::new();
+    for name in names {
+        if OF_THE_RUN.contains(&name.as_str()) || name.contains('/') {
+            continue;
+        }
+        let sources: Vec<OfRun<'_>> = tables
+            .iter()
+            .enumerate()
+            .filter_map(|(at, tables)| {
+                let files = tables.get(name)?.as_slice();
+                let run = &all[at].run;
+                Some((at, run.name.as_str(), run.path.as_path(), files))
+            })
+            .collect();
+        let is_carried = name == CARRIED;
+        let merging = Merging {
+            table: name,
+            keep: &keep,
+            places: is_carried.then_some(&files),
+            order: is_carried.then_some(order.as_slice()),
+        };
+        let picked = merging.write(&sources, &directory)?;
+        let carried = picked.iter().filter(|at| **at != last).count() as u64;
+        if name == "traces" {
+            order.clone_from(&picked);
+        }
+        if carried == 0 && !is_carried {
+            // As it was, whatever columns others have.
+            let folder = directory.path().join(name);
+            if folder.exists() {
+                fs::remove_dir_all(&folder).map_err(|e| RunError::write(&folder, e))?;
+            }
+            continue;
+        }
+        from.extend(picked.iter().copied());
+        made.insert(name);
+        match name.as_str() {
+            "sessions" => taken.sessions = carried,
+            "traces" => taken.traces = carried,
+            _ => {}
+        }
+    }
+    if made.contains(CARRIED) {
+        files.write(&directory)?;
+        take_made_files(old, &directory)?;
+    }
+    for file in files_of(run)? {
+        let is_table = file.extension().is_some_and(|e| e == "parquet");
+        if let (true, Some(folder)) = (is_table, file.parent()) {
+            let name = folder.to_string_lossy().into_owned();
+            tables.entry(name).or_default().push(file);
+        }
+    }
+    Ok(tables)
+}
+
+/// Reads every batch of a table's files.
+pub(super) fn each_batch(
+    run: &Path,
+    files: &[PathBuf],
+    mut each: impl FnMut(&RecordBatch) -> Result<(), String>,
+) -> Result<(), KeepingError> {
+    let mut source = Source::new(run, files.to_vec(), 0);
+    while let Some(batch) = source.next()? {
+        each(&batch).map_err(|e| source.damaged(e))?;
+    }
+    Ok(())
+}
+
+/// Makes `night` anew with the rows of `old`, the oldest first, that neither it nor one of the `later` runs replaces.
+pub(super) fn carry(
+    night: &Night,
+    old: &[&Night],
+    later: &[&Night],
+) -> Result<TakenOver, KeepingError> {
+    let run = &night.run.path;
+    let text = fs::read(run.join(MANIFEST)).map_err(|e| RunError::write(run, e))?;
+    let mut told: Value = read_json(run, MANIFEST)?;
+    let all: Vec<&Night> = old.iter().copied().chain([night]).collect();
+    let tables: Vec<BTreeMap<String, Vec<PathBuf>>> = all
+        .iter()
+        .map(|night| tables_of(&night.run.path))
+        .collect::<Result<_, _>>()?;
+    let last = all.len() - 1;
+    // The last run that replaces each. Later runs name the run that held it: the rows of the night itself stay its own.
+    let mut replaced: HashMap<RowKey, usize> = HashMap::new();
+    for (at, run) in all.iter().chain(later).enumerate() {
+        let tables = tables_of(&run.run.path)?;
+        let files = tables.get(REPLACED).map(Vec::as_slice).unwrap_or_default();
+        each_batch(&run.run.path, files, |batch| {
+            for key in keys(batch)?.into_iter().flatten() {
+                replaced.insert(key, at);
+            }
+            Ok(())
+        })?;
+    }
+    let keep = |at: usize, batch: &RecordBatch| -> Result<BooleanArray, String> {
+        let live = |key: &Option<RowKey>| match key {
+            _ if at == last => true,
+            Some(key) => replaced.get(key).is_none_or(|by| *by <= at),
+            // Of no session and no trace: it is about its run.
+            None => false,
+        };
+        Ok(keys(batch)?.iter().map(live).map(Some).collect())
+    };
+    let files = CarriedFiles::of(&all)?;
     let directory = RunDirectory::create(run, true, &[])?;
     let mut taken = TakenOver::default();
     let mut from: BTreeSet<usize> = BTreeSet::new();
@@ -166,7 +289,8 @@ pub(super) fn carry(night: &Night, old: &[&Night]) -> Result<TakenOver, KeepingE
         let folder = file.parent().map(|folder| folder.to_string_lossy());
         let folder = folder.unwrap_or_default();
         // What a night replaces is gone with the nights that held it.
-        let left = file == Path::new(MANIFEST) || file == Path::new(".lock") || folder == REPLACED;
+        let is = |name: &str| file == Path::new(name);
+        let left = is(MANIFEST) || is(".lock") || folder == REPLACED;
         if left || made.contains(&*folder) {
             continue;
         }
@@ -176,6 +300,29 @@ pub(super) fn carry(night: &Night, old: &[&Night]) -> Result<TakenOver, KeepingE
     tell(&mut told, night, old, &from)?;
     replace(run, directory, told, &text)?;
     Ok(taken)
+}
+
+/// Takes over what old nights made of files of other formats, and what they took over themselves.
+fn take_made_files(old: &[&Night], directory: &RunDirectory) -> Result<(), KeepingError> {
+    for other in old {
+        let path = &other.run.path;
+        let told: Value = read_json(path, MANIFEST)?;
+        let number = other.continues.as_ref().and_then(|c| c.night);
+        let number = number.or_else(|| told["night"].as_u64()).unwrap_or(1);
+        for file in files_of(path)? {
+            let named = file.to_string_lossy().into_owned();
+            let target = match file.strip_prefix(CARRIED) {
+                Ok(inside) if inside.starts_with("made") => {
+                    PathBuf::from(taken_over_file(number, &named))
+                }
+                Ok(inside) if inside.components().count() > 1 => file.clone(),
+                _ => continue,
+            };
+            check_file(path, &named)?;
+            take_over_as(&path.join(&file), directory, &target)?;
+        }
+    }
+    Ok(())
 }
 
 /// What the manifest says of the runs whose rows it holds.

@@ -15,6 +15,7 @@ use arrow::row::{OwnedRow, RowConverter, Rows, SortField};
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 
 use super::KeepingError;
+use super::carried_files::CarriedFiles;
 use crate::history::stored_run::HistoryError;
 use crate::history::verify::check_file;
 use crate::output::table_writer::{TableWriter, part_path};
@@ -87,22 +88,26 @@ pub(super) type Keep<'k> = dyn Fn(usize, &RecordBatch) -> Result<BooleanArray, S
 pub(super) struct Merging<'k> {
     pub table: &'k str,
     pub keep: &'k Keep<'k>,
+    /// Gives the places of rows the numbers of one list of files.
+    pub places: Option<&'k CarriedFiles>,
+    /// The numbers of the runs that rows are taken from, one after the other; by what rows are sorted if none are given.
+    pub order: Option<&'k [usize]>,
 }
 
 /// A run's number, name, directory and files of the table.
 pub(super) type OfRun<'r> = (usize, &'r str, &'r Path, &'r [PathBuf]);
 
 impl Merging<'_> {
-    /// Writes the table; returns how many rows came from which run.
+    /// Writes the table; returns the number of the run that each row came from.
     pub fn write(
         &self,
         runs: &[OfRun<'_>],
         directory: &RunDirectory,
-    ) -> Result<BTreeMap<usize, u64>, KeepingError> {
+    ) -> Result<Vec<usize>, KeepingError> {
         let schema = self.schema(runs)?;
         if self.order(&schema).is_empty() {
             // Of no session and no trace.
-            return Ok(BTreeMap::new());
+            return Ok(Vec::new());
         }
         let is_part = |file: &Path| {
             let name = file.file_name().map(|name| name.to_string_lossy());
@@ -131,7 +136,7 @@ impl Merging<'_> {
                 file.display()
             )));
         }
-        let mut all: BTreeMap<usize, u64> = BTreeMap::new();
+        let mut all: Vec<usize> = Vec::new();
         for file in others {
             let sources = runs
                 .iter()
@@ -151,9 +156,7 @@ impl Merging<'_> {
                 fs::create_dir_all(parent).map_err(|e| RunError::write(parent, e))?;
             }
             fs::rename(part_path(&folder, 0), &target).map_err(|e| RunError::write(&target, e))?;
-            for (at, count) in rows {
-                *all.entry(at).or_default() += count;
-            }
+            all.extend(rows);
         }
         Ok(all)
     }
@@ -198,7 +201,7 @@ impl Merging<'_> {
     fn aligned(
         &self,
         batch: &RecordBatch,
-        name: &str,
+        (at, name): (usize, &str),
         schema: &SchemaRef,
     ) -> Result<RecordBatch, String> {
         let rows = batch.num_rows();
@@ -209,6 +212,10 @@ impl Merging<'_> {
                 ("sessions", FIRST_RUN, None) => Ok(Arc::new(StringArray::from(vec![name; rows]))),
                 ("sessions", REVISION, None) => Ok(Arc::new(UInt32Array::from(vec![1; rows]))),
                 (_, _, None) => Ok(new_null_array(field.data_type(), rows)),
+                (_, "rows", Some(found)) if self.places.is_some() => match self.places {
+                    Some(places) => places.places(at, found),
+                    None => Ok(Arc::clone(found)),
+                },
                 (_, _, Some(found)) if found.data_type() == field.data_type() => {
                     Ok(Arc::clone(found))
                 }
@@ -249,7 +256,7 @@ impl Merging<'_> {
         runs: &[OfRun<'_>],
         schema: &SchemaRef,
         table: &mut TableWriter,
-    ) -> Result<BTreeMap<usize, u64>, KeepingError> {
+    ) -> Result<Vec<usize>, KeepingError> {
         let order = self.order(schema);
         let fields = order.iter().map(|(_, data_type, descending)| {
             let options = SortOptions {
@@ -262,7 +269,6 @@ impl Merging<'_> {
         let mut merged = Merged {
             converter: RowConverter::new(fields.collect()).map_err(failed)?,
             cursors: Vec::new(),
-            rows: BTreeMap::new(),
         };
         for source in sources {
             let name = runs.iter().find(|(at, ..)| *at == source.at);
@@ -274,28 +280,46 @@ impl Merging<'_> {
                 row: 0,
             });
         }
+        let mut out = Picked::default();
+        let mut picked = Vec::new();
         let mut heap = BinaryHeap::new();
         for at in 0..merged.cursors.len() {
             if let Some(key) = merged.advance(at, self, schema, &order)? {
                 heap.push(Reverse((key, at)));
             }
         }
-        let mut out = Picked::default();
-        while let Some(Reverse((_, at))) = heap.pop() {
+        let mut given = self.order.map(|order| order.iter());
+        loop {
+            let at = match &mut given {
+                None => match heap.pop() {
+                    None => break,
+                    Some(Reverse((_, at))) => at,
+                },
+                Some(given) => match given.next() {
+                    None => break,
+                    Some(run) => merged.of_run(*run)?,
+                },
+            };
             let cursor = &merged.cursors[at];
             if let Some((batch, _)) = &cursor.batch {
                 out.pick(at, batch, cursor.row);
-                *merged.rows.entry(cursor.source.at).or_default() += 1;
+                picked.push(cursor.source.at);
             }
             if out.picks.len() == ROWS {
                 out.write(table)?;
             }
-            if let Some(key) = merged.advance(at, self, schema, &order)? {
+            if let Some(key) = merged.advance(at, self, schema, &order)?
+                && given.is_none()
+            {
                 heap.push(Reverse((key, at)));
             }
         }
+        if let Some(cursor) = merged.cursors.iter().find(|cursor| cursor.batch.is_some()) {
+            let problem = "it has more rows than the table `traces`";
+            return Err(cursor.source.damaged(problem));
+        }
         out.write(table)?;
-        Ok(merged.rows)
+        Ok(picked)
     }
 }
 
@@ -310,10 +334,21 @@ struct Cursor<'r> {
 struct Merged<'r> {
     converter: RowConverter,
     cursors: Vec<Cursor<'r>>,
-    rows: BTreeMap<usize, u64>,
 }
 
 impl Merged<'_> {
+    /// The cursor of a run that has rows left.
+    fn of_run(&self, run: usize) -> Result<usize, KeepingError> {
+        let mut cursors = self.cursors.iter().enumerate();
+        let found = cursors.find(|(_, cursor)| cursor.source.at == run && cursor.batch.is_some());
+        found.map(|(at, _)| at).ok_or_else(|| {
+            KeepingError::Refused(
+                "a table `carried` has fewer rows than `traces`: its run is not what was written, see `nightmill runs verify`"
+                    .to_owned(),
+            )
+        })
+    }
+
     /// Goes to the next row of a run that stays; returns its key, none at the end.
     fn advance(
         &mut self,
@@ -337,7 +372,7 @@ impl Merged<'_> {
             let made = (|| -> Result<(RecordBatch, Rows), String> {
                 let stay = (merging.keep)(cursor.source.at, &batch)?;
                 let batch = filter_record_batch(&batch, &stay).map_err(|e| e.to_string())?;
-                let batch = merging.aligned(&batch, cursor.name, schema)?;
+                let batch = merging.aligned(&batch, (cursor.source.at, cursor.name), schema)?;
                 let columns: Vec<ArrayRef> = order
                     .iter()
                     .map(|(name, data_type, _)| {

@@ -3,6 +3,7 @@
 //! Both make a run anew beside the old one and swap the two in one step ([`RunDirectory`]), so that a run is the old or the
 //! new one at every moment. One at a time works in a folder of runs.
 
+mod carried_files;
 mod carry;
 mod chain;
 mod erased_rows;
@@ -82,12 +83,21 @@ fn files_of(run: &Path) -> Result<Vec<PathBuf>, RunError> {
 
 /// Takes a file over as it is. A finished file is never written to again, so that both directories can share it.
 fn take_over(run: &Path, directory: &RunDirectory, file: &Path) -> Result<(), RunError> {
-    let (from, to) = (run.join(file), directory.path().join(file));
+    take_over_as(&run.join(file), directory, file)
+}
+
+/// The same under another name.
+fn take_over_as(from: &Path, directory: &RunDirectory, file: &Path) -> Result<(), RunError> {
+    let to = directory.path().join(file);
+    if to.exists() {
+        // Copying would write into what is shared.
+        return Ok(());
+    }
     if let Some(folder) = to.parent() {
         fs::create_dir_all(folder).map_err(|e| RunError::write(folder, e))?;
     }
-    fs::hard_link(&from, &to)
-        .or_else(|_| fs::copy(&from, &to).map(drop))
+    fs::hard_link(from, &to)
+        .or_else(|_| fs::copy(from, &to).map(drop))
         .map_err(|e| RunError::write(&to, e))
 }
 

@@ -81,7 +81,9 @@ pub fn prune(
             ..CarriedRows::default()
         };
         if !dry_run {
-            let rows = carry(&nights[*into], &old)?;
+            let later = descendants(&nights, *into);
+            let later: Vec<&Night> = later.into_iter().map(|at| &nights[at]).collect();
+            let rows = carry(&nights[*into], &old, &later)?;
             carried.sessions = Some(rows.sessions);
             carried.traces = Some(rows.traces);
         }
@@ -119,6 +121,11 @@ fn choose(nights: &[Night], before: DateTime<Utc>) -> Chosen {
             if let Some(earlier) = night.earlier.filter(|earlier| !goes[*earlier]) {
                 let name = &nights[earlier].run.name;
                 stays = Some((at, format!("it goes on from {name}, which stays")));
+            } else if let Some(forked) = forked(nights, &goes, at) {
+                let name = &nights[forked].run.name;
+                let problem =
+                    format!("several runs go on from {name}, and each needs other rows of it");
+                stays = Some((at, problem));
             } else if let Some(about) = &night.scores_of {
                 let folder = night.run.path.parent();
                 let needed = nights.iter().enumerate().find(|(other, run)| {
@@ -176,6 +183,26 @@ fn choose(nights: &[Night], before: DateTime<Utc>) -> Chosen {
         young: young.count() as u64,
         kept,
     }
+}
+
+/// The runs that go on from a run, and from those.
+fn descendants(nights: &[Night], of: usize) -> Vec<usize> {
+    let all = 0..nights.len();
+    let mut found: Vec<usize> = all
+        .filter(|at| ancestors(nights, *at).contains(&of))
+        .collect();
+    found.sort_by_key(|at| ancestors(nights, *at).len());
+    found
+}
+
+/// A run that stays and whose chain holds the run `at`, and that several runs go on from.
+fn forked(nights: &[Night], goes: &[bool], at: usize) -> Option<usize> {
+    let stays = descendants(nights, at).into_iter().filter(|at| !goes[*at]);
+    let mut stays = stays.filter(|run| {
+        let next = nights.iter().filter(|night| night.earlier == Some(*run));
+        next.count() > 1
+    });
+    stays.next()
 }
 
 /// Runs that go, and whose rows a run that stays takes over.

@@ -13,10 +13,10 @@ use parquet::arrow::ArrowWriter;
 
 use super::Night;
 use super::earlier::EarlierTrace;
-use crate::history::ChainRun;
 use crate::history::stored_table::{
     cell, for_each_batch, number, numbers_if_there, text, text_if_there,
 };
+use crate::history::{ChainRun, made_in};
 use crate::metric::SIGNALS;
 use crate::output::RunError;
 use crate::run::ScoreRequest;
@@ -62,8 +62,8 @@ impl Night {
                 let path = match file.inside {
                     None => file.path.clone(),
                     Some(night) => {
-                        let of = chain.iter().find(|run| run.night == night).unwrap_or(run);
-                        of.path.join(&file.path).display().to_string()
+                        let path = made_in(chain, run, night, &file.path);
+                        path.display().to_string()
                     }
                 };
                 let wanted = wanted

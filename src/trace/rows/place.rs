@@ -22,7 +22,8 @@ impl RowAt {
         self.0
     }
 
-    pub(in crate::trace) fn new(file: usize, row: u64) -> Self {
+    /// The place of this row of the file with this number.
+    pub(crate) fn new(file: usize, row: u64) -> Self {
         Self((file as u64) << Self::ROW_BITS | row)
     }
 
