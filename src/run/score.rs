@@ -156,7 +156,7 @@ fn make(
         request,
         &early.as_ref().map(RunDirectory::work).unwrap_or_default(),
     )?;
-    let files = opened.files;
+    let files = opened.files.clone();
     let mut record = request.record.clone();
     record.report = request.report.is_some();
     record.targets.clone_from(&request.targets);
@@ -323,6 +323,7 @@ fn make(
         .sorted()
         .into_iter()
         .for_each(|entry| quarantine.add(entry));
+    opened.name_given(&quarantine);
     set_aside(&run, &quarantine, &mut summary)?;
     if let Some(page) = request.report {
         let worst = worst::read(&run, &source, &summary.worst_sessions, rules)?;

@@ -11,6 +11,7 @@ mod duplicates;
 mod epoch;
 pub mod format;
 mod jsonl;
+mod lowest;
 mod native;
 mod parquet_columns;
 mod parquet_file;

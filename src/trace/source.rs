@@ -203,9 +203,9 @@ impl TraceSource {
         self
     }
 
-    /// Whether the user said that a column holds plain text.
-    pub(super) fn is_plain_text(&self, canonical: &str) -> bool {
-        self.options.map.is_text(canonical)
+    /// Whether the user said what a column holds: plain text or documents.
+    pub(super) fn is_declared(&self, canonical: &str) -> bool {
+        self.options.map.is_text(canonical) || self.options.map.is_json(canonical)
     }
 
     /// Whether `output` is read for more than to be compared.

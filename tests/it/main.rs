@@ -15,6 +15,7 @@ mod buckets;
 mod cache;
 mod choosing;
 mod comparisons;
+mod damaged_formats;
 mod exports;
 mod formats;
 mod golden_conversation;
