@@ -148,6 +148,9 @@ fn explained(found: &Found, json: bool) -> Result<String, AnyError> {
             text.push_str(&format!("  {column:width$}  {source}\n"));
         }
     }
+    for (path, problem) in &found.damaged {
+        text.push_str(&format!("{}: damaged: {problem}\n", path.display()));
+    }
     for path in &found.passed_over {
         text.push_str(&format!(
             "{}: passed over: no format that is known\n",

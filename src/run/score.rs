@@ -162,7 +162,7 @@ fn make(
     }
     let work = early.as_ref().map(RunDirectory::work).unwrap_or_default();
     let mut opened = inputs(request, &work)?;
-    let files = std::mem::take(&mut opened.files);
+    let files = opened.files.clone();
     let mut record = request.record.clone();
     record.report = request.report.is_some();
     record.targets.clone_from(&request.targets);
@@ -344,6 +344,7 @@ fn make(
         .sorted()
         .into_iter()
         .for_each(|entry| quarantine.add(entry));
+    opened.name_given(&quarantine);
     set_aside(&run, &quarantine, &mut summary)?;
     if let Some(page) = request.report {
         let worst = worst::read(&run, &source, &summary.worst_sessions, rules)?;

@@ -11,6 +11,7 @@ mod duplicates;
 mod epoch;
 pub mod format;
 mod kept_documents;
+mod lowest;
 mod members;
 mod merge;
 mod native;

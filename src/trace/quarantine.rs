@@ -109,6 +109,14 @@ impl Quarantine {
         });
     }
 
+    /// Names another file where this one is named: what a file was made of tells more than a file that is gone.
+    pub fn rename(&self, made: &Path, of: &Path) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        for entry in entries.iter_mut().filter(|entry| entry.file == made) {
+            entry.file = of.to_owned();
+        }
+    }
+
     /// How many rows were set aside.
     pub fn rows(&self) -> u64 {
         self.entries
