@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::piped::Piped;
 use super::setting_flags::{Offer, SettingFlags};
-use super::{AnyError, Outcome, local_out, outcome};
+use super::{AnyError, Outcome, outcome};
 use crate::job::{Job, Setting};
 use crate::run::open;
 use crate::run::{ImportRequest, Imported, import};

@@ -741,7 +741,10 @@ fn addresses_are_no_places_for_files() {
     monitor.args(["--out", "s3://night/x", "--monitors"]);
     monitor.arg(scene.at("monitors"));
     let refused = ended(2, &mut monitor);
-    assert!(refused.stderr.contains("local folders"), "{refused:?}");
+    assert!(
+        refused.stderr.contains("name a local folder"),
+        "{refused:?}"
+    );
     for command in [&["runs", "list"][..], &["runs", "summary"]] {
         let refused = ended(2, program().args(command).arg("s3://night/x"));
         assert!(
