@@ -3,10 +3,12 @@
 mod cache;
 mod pack;
 mod queue;
+mod recent;
 mod service;
 mod store;
 
 pub use cache::{CacheCounts, CacheError, CacheKey, EmbeddingCache};
+pub use recent::RecentRecords;
 pub use service::{EmbeddingCounts, EmbeddingMemory, EmbeddingService};
 pub use store::{TextRecord, TextRef};
 

@@ -181,22 +181,24 @@ impl EmbeddingService {
             .collect();
         let asked = ids.iter().flatten().count() as u64;
         self.texts.fetch_add(asked, Relaxed);
-        let mut places: HashMap<TextId, TextRef> = HashMap::new();
+        let mut places = vec![TextRef::EMPTY; texts.len()];
+        // Texts without a place, and the rows that wait for it.
         let mut unknown: HashMap<TextId, &str> = HashMap::new();
+        let mut waiting: Vec<(usize, TextId)> = Vec::new();
         {
             let known = self.known();
-            for (id, text) in ids.iter().zip(texts) {
+            for (row, (id, text)) in ids.iter().zip(texts).enumerate() {
                 let Some(id) = *id else { continue };
                 match known.get(&id) {
-                    Some(place) => {
-                        places.insert(id, *place);
-                    }
+                    Some(place) => places[row] = *place,
                     None => {
                         unknown.insert(id, text);
+                        waiting.push((row, id));
                     }
                 }
             }
         }
+        let mut found: HashMap<TextId, TextRef> = HashMap::with_capacity(unknown.len());
         let prepared: Vec<(TextId, &str, WordSet)> = unknown
             .into_iter()
             .map(|(id, text)| (id, text, WordSet::of(text)))
@@ -233,7 +235,7 @@ impl EmbeddingService {
                         place
                     }
                 };
-                places.insert(id, place);
+                found.insert(id, place);
             }
             // Before anybody else can learn of these places: whoever reads them waits.
             self.shared.queue.expect(&jobs);
@@ -243,13 +245,10 @@ impl EmbeddingService {
         let likely = jobs.iter().map(|job| job.likely_tokens(most)).sum();
         self.likely_tokens.fetch_add(likely, Relaxed);
         self.shared.queue.submit(jobs)?;
-        Ok(ids
-            .iter()
-            .map(|id| {
-                id.and_then(|id| places.get(&id).copied())
-                    .unwrap_or(TextRef::EMPTY)
-            })
-            .collect())
+        for (row, id) in waiting {
+            places[row] = found.get(&id).copied().unwrap_or(TextRef::EMPTY);
+        }
+        Ok(places)
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<TextId, TextRef>> {

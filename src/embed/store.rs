@@ -48,6 +48,23 @@ pub struct TextRecord {
     bytes: Vec<u8>,
 }
 
+impl TextRecord {
+    /// The same, to be kept: without the buffer that it was read into.
+    pub(super) fn without_bytes(&self) -> Self {
+        Self {
+            vector: self.vector.clone(),
+            norm_squared: self.norm_squared,
+            words: self.words.clone(),
+            bytes: Vec::new(),
+        }
+    }
+
+    /// About how many bytes a kept record takes, with its entry in a table.
+    pub(super) fn memory(&self) -> usize {
+        2 * size_of::<Self>() + size_of_val(&*self.vector) + size_of_val(&*self.words)
+    }
+}
+
 /// A record is: squared length (f64), number of words (u64), vector, words; padded to 16 bytes.
 const HEAD: usize = 16;
 const UNIT: usize = 16;

@@ -5,6 +5,7 @@ mod functions;
 mod loop_record;
 mod plan;
 mod session;
+mod session_walk;
 mod span_facts;
 mod sql_table;
 mod stuck_record;

@@ -2,15 +2,14 @@
 //!
 //! ```text
 //! traces (files) ─ embed_once ─ [merge repeated ids] ─ [join given signals]
-//!   ─ repartition by session ─ sort ─ loop detection over the session ─ coherence
+//!   ─ repartition by session ─ sort ─ walk over sessions: loop detection, coherence
 //!   ─ merge partitions in session order ─ TAP (trace rows are written) ─ aggregate by session
 //! ```
 //!
 //! Texts stop at `embed_once`: what is shuffled and sorted are places of texts, ids and numbers. `embed_once` does
-//! not wait for the encoder; loop detection and coherence come after the sort, which needs all rows anyway, and are
-//! the first to read vectors. Metrics that hold an output against an expected one read both texts before that, where
-//! they are; what they come to is a cell of numbers. (Without loop detection there is no sort before coherence, which then waits for the
-//! encoder batch by batch.)
+//! not wait for the encoder; the walk comes after the sort, which needs all rows anyway, and is the first to read
+//! vectors. Metrics that hold an output against an expected one read both texts before that, where they are; what they
+//! come to is a cell of numbers.
 
 use std::sync::Arc;
 
@@ -19,6 +18,7 @@ use datafusion::catalog::TableProvider;
 use datafusion::error::Result;
 use datafusion::prelude::{DataFrame, SessionContext};
 
+use super::session_walk::{Added, SessionWalk};
 #[cfg(doc)]
 use crate::metric::compared::Comparing;
 use crate::metric::{SIGNALS, SPAN_SIGNALS};
@@ -181,7 +181,22 @@ impl ScorePlan {
     /// # Errors
     /// DataFusion's.
     pub async fn scored(&self, context: &SessionContext) -> Result<DataFrame> {
-        context.sql(&self.sql()).await
+        let joined = self.joined();
+        let scored = self.scored_rows();
+        if !self.coherence && !self.loop_detection {
+            let walked = "SELECT *, CAST(NULL AS BYTEA) AS loop_record, CAST(NULL AS DOUBLE) AS coherence_gap FROM joined";
+            let sql = format!("{joined}, walked AS ({walked}), {scored}");
+            return context.sql(&sql).await;
+        }
+        let joined = format!("{joined} SELECT * FROM joined");
+        let joined = context.sql(&joined).await?.create_physical_plan().await?;
+        let added = Added {
+            loops: self.loop_detection,
+            gaps: self.coherence,
+        };
+        let walk = SessionWalk::new(joined, added);
+        context.register_table("walked", Arc::new(walk))?;
+        context.sql(&format!("WITH {scored}")).await
     }
 
     /// The call that compares; none where nothing is compared.
@@ -199,7 +214,9 @@ impl ScorePlan {
         })
     }
 
-    fn sql(&self) -> String {
+    /// The first half of the plan, up to the rows in no order, with the places of their texts and their given signals: the
+    /// tables of a query, the last of them `joined`.
+    fn joined(&self) -> String {
         let (input, output) = (
             if self.coherence {
                 "embed_once(input)"
@@ -213,7 +230,6 @@ impl ScorePlan {
             },
         );
         let columns = COLUMNS.join(", ");
-        let labels = COLUMNS[1..].join(", ");
         let record = self.comparison_record();
         // Rows of one trace are merged first: one may have the output and another the expected text.
         let compared = match (&record, self.merge_repeated) {
@@ -263,16 +279,7 @@ impl ScorePlan {
             true => format!("signals.\"{signal}\""),
             false => "CAST(NULL AS DOUBLE)".to_owned(),
         };
-        let gap = if self.coherence {
-            "coherence_gap(input_text, output_text)"
-        } else {
-            "CAST(NULL AS DOUBLE)"
-        };
-        let carried = if record.is_some() {
-            ", comparison_record"
-        } else {
-            ""
-        };
+        let carried = self.carried();
         let compared = match (&record, self.merge_repeated) {
             (Some(record), true) => format!(", {record} AS comparison_record"),
             _ => carried.to_owned(),
@@ -295,13 +302,26 @@ impl ScorePlan {
                 .map(|name| format!(", {} AS given_{name}", given(name)))
                 .collect::<String>(),
         ));
-        let loops = match self.loop_detection {
-            true => {
-                "CASE WHEN session_id IS NOT NULL THEN loop_record(output_text) OVER \
-                 (PARTITION BY session_id, project_id ORDER BY started_at, started_at_nanos, trace_id) END"
-            }
-            false => "CAST(NULL AS BYTEA)",
-        };
+        sql
+    }
+
+    /// `comparison_record`, where there is one, as rows carry it on.
+    fn carried(&self) -> &'static str {
+        match self.comparing.iter().any(Option::is_some) {
+            true => ", comparison_record",
+            false => "",
+        }
+    }
+
+    /// The second half: the rest of a query over `walked`.
+    fn scored_rows(&self) -> String {
+        let labels = COLUMNS[1..].join(", ");
+        let carried = self.carried();
+        let digests: String = self
+            .digests
+            .read()
+            .map(|name| format!(", {name}"))
+            .collect();
         let coherence = match self.coherence {
             true => "coalesce(given_coherence, coherence_of_gap(coherence_gap))",
             false => "given_coherence",
@@ -340,16 +360,14 @@ impl ScorePlan {
                 )
             })
             .collect();
-        sql.push_str(&format!(
-            ", looped AS (SELECT *, {loops} AS loop_record{stuck} FROM joined), \
-             gaps AS (SELECT *, {gap} AS coherence_gap FROM looped) \
+        format!(
+            "looped AS (SELECT *{stuck} FROM walked) \
              SELECT trace_id, {SHOWN_ID}, {labels}, input_position, output_position{listed}, coherence_gap, loop_record{carried}{digests}{stuck_record}, \
                confidence, coalesce(given_loop_detection, loop_score(loop_record)) AS loop_detection, \
                tool_correctness, {coherence} AS coherence, \
                given_coherence IS NOT NULL AS coherence_given, given_loop_detection IS NOT NULL AS loop_detection_given{of_spans} \
-             FROM gaps ORDER BY {SESSION_ORDER}"
-        ));
-        sql
+             FROM looped ORDER BY {SESSION_ORDER}"
+        )
     }
 }
 

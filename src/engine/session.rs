@@ -13,6 +13,7 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 use super::functions;
+use super::session_walk::WalkTools;
 use crate::embed::EmbeddingService;
 use crate::metric::SignalWeights;
 use crate::text::TextMode;
@@ -56,11 +57,20 @@ pub fn engine_session(options: &EngineOptions) -> Result<SessionContext> {
         .with_memory_pool(Arc::new(SplitPool::new(memory)))
         .with_disk_manager_builder(spill)
         .build_arc()?;
+    // Each stream sorts on its own, and spills when its share of the memory is full: with a small share, all the time.
+    const LEAST_OF_A_STREAM: usize = 16 << 20;
+    let streams = options.threads.clamp(1, memory / LEAST_OF_A_STREAM);
     let mut config = SessionConfig::new()
-        .with_target_partitions(options.threads.max(1))
+        .with_target_partitions(streams)
         // Merging spilled runs holds a batch of each: small ones keep it within small limits.
         .with_batch_size(2048)
-        .with_information_schema(false);
+        .with_information_schema(false)
+        .with_extension(Arc::new(WalkTools {
+            embedding: options.embedding.clone(),
+            window: options.window,
+            // Beside what the streams sort: a little of the memory in all, and no more than helps.
+            memory: (memory / 8 / streams).min(8 << 20),
+        }));
     let settings = config.options_mut();
     settings.execution.sort_spill_reservation_bytes = 4 << 20;
     settings.sql_parser.enable_ident_normalization = true;

@@ -13,12 +13,10 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, TableType};
-use datafusion::physical_expr::{LexOrdering, OrderingRequirements};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, Distribution, ExecutionPlan,
-    ExecutionPlanProperties, InputDistributionRequirements, PhysicalExpr, PlanProperties,
-    ReplaceChildrenOptions,
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr,
+    PlanProperties, ReplaceChildrenOptions,
 };
 use futures::StreamExt;
 
@@ -31,7 +29,6 @@ type Watcher = Arc<Mutex<Option<Box<OnBatch>>>>;
 /// A table that is the rest of a plan, with somebody watching its single, ordered output.
 pub struct Tap {
     input: Arc<dyn ExecutionPlan>,
-    ordering: Option<LexOrdering>,
     watcher: Watcher,
 }
 
@@ -42,7 +39,6 @@ impl Tap {
         on_batch: impl FnMut(&RecordBatch) -> Result<()> + Send + 'static,
     ) -> Self {
         Self {
-            ordering: input.output_ordering().cloned(),
             input,
             watcher: Arc::new(Mutex::new(Some(Box::new(on_batch)))),
         }
@@ -79,7 +75,6 @@ impl TableProvider for Tap {
         let properties = Arc::clone(self.input.properties());
         let tap: Arc<dyn ExecutionPlan> = Arc::new(TapExec {
             input: Arc::clone(&self.input),
-            ordering: self.ordering.clone(),
             watcher: Arc::clone(&self.watcher),
             properties,
         });
@@ -90,7 +85,11 @@ impl TableProvider for Tap {
     }
 }
 
-fn project(input: Arc<dyn ExecutionPlan>, columns: &[usize]) -> Result<Arc<dyn ExecutionPlan>> {
+/// These columns of a plan.
+pub(super) fn project(
+    input: Arc<dyn ExecutionPlan>,
+    columns: &[usize],
+) -> Result<Arc<dyn ExecutionPlan>> {
     use datafusion::physical_expr::expressions::Column;
     use datafusion::physical_plan::projection::ProjectionExec;
     let schema = input.schema();
@@ -107,9 +106,10 @@ fn project(input: Arc<dyn ExecutionPlan>, columns: &[usize]) -> Result<Arc<dyn E
     )?))
 }
 
+/// To whoever plans on top of it this is a leaf: what is below was planned already, for more streams than the plan on top
+/// has, and must stay as it is.
 struct TapExec {
     input: Arc<dyn ExecutionPlan>,
-    ordering: Option<LexOrdering>,
     watcher: Watcher,
     properties: Arc<PlanProperties>,
 }
@@ -136,20 +136,7 @@ impl ExecutionPlan for TapExec {
         &self.properties
     }
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
-        InputDistributionRequirements::new(vec![Distribution::SinglePartition])
-    }
-    fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
-        // Else the optimiser takes a sort away that nobody further up asks for.
-        vec![self.ordering.clone().map(OrderingRequirements::from)]
-    }
-    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        vec![false]
+        Vec::new()
     }
     fn apply_expressions(
         &self,
@@ -159,22 +146,13 @@ impl ExecutionPlan for TapExec {
     }
     fn replace_children(
         self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-        options: ReplaceChildrenOptions,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let Some(input) = children.pop().filter(|_| children.is_empty()) else {
-            return internal_err!("TapExec has exactly one child");
-        };
-        let properties = match options.children_properties {
-            ChildrenPropertiesMode::Keep => Arc::clone(&self.properties),
-            ChildrenPropertiesMode::Recompute => Arc::clone(input.properties()),
-        };
-        Ok(Arc::new(Self {
-            input,
-            ordering: self.ordering.clone(),
-            watcher: Arc::clone(&self.watcher),
-            properties,
-        }))
+        match children.is_empty() {
+            true => Ok(self),
+            false => internal_err!("TapExec is a leaf"),
+        }
     }
     fn with_new_children(
         self: Arc<Self>,

@@ -1,6 +1,6 @@
 //! `coherence`: does the output stay with the input? As in PandaProbe.
 
-use super::{Metadata, NonFinite, clamp01, round4};
+use super::{Metadata, NonFinite, clamp01, push_four_decimals, round4};
 
 /// What lists say of it.
 pub(super) static INFO: super::MetricInfo = super::MetricInfo {
@@ -65,7 +65,12 @@ impl Coherence {
     pub fn reason(self) -> String {
         match self {
             Self::Empty => "Input or output is empty; nothing to compare.".into(),
-            Self::Compared { gap, .. } => format!("Coherence gap: {:.4}", round4(gap)),
+            Self::Compared { gap, .. } => {
+                let mut reason = String::with_capacity(24);
+                reason.push_str("Coherence gap: ");
+                push_four_decimals(&mut reason, gap);
+                reason
+            }
         }
     }
 

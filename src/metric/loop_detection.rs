@@ -4,7 +4,9 @@
 //! times overlap of the words. Both must be high, so that two answers of one form about different
 //! things are not taken for a loop.
 
-use super::{DEFAULT_THRESHOLD, Metadata, NonFinite, clamp01, distance, round4};
+use super::{
+    DEFAULT_THRESHOLD, Metadata, NonFinite, clamp01, distance, push_four_decimals, round4,
+};
 use crate::text::WordSet;
 
 /// What lists say of it.
@@ -178,10 +180,12 @@ impl LoopDetection {
     pub fn reason(&self) -> String {
         match self.note() {
             Some((_, reason)) => reason.into(),
-            None => format!(
-                "Max hybrid repetition score: {:.4}",
-                round4(self.max_hybrid())
-            ),
+            None => {
+                let mut reason = String::with_capacity(40);
+                reason.push_str("Max hybrid repetition score: ");
+                push_four_decimals(&mut reason, self.max_hybrid());
+                reason
+            }
         }
     }
 

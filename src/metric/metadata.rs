@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::number::round4;
+use super::number::{push_shortest, round4};
 
 /// A JSON object under construction. Numbers given as `rounded` are stored with 4 decimals.
 #[derive(Debug)]
@@ -37,43 +37,16 @@ impl<'a> Metadata<'a> {
 
     /// A number rounded to 4 decimals.
     pub fn rounded(&mut self, key: &str, value: f64) -> &mut Self {
-        let value = round4(value);
-        let steps = (value * 1e4).round();
-        if !(0.0..1e9).contains(&steps) {
-            return self.number(key, value);
-        }
-        // Four decimals written digit by digit: the shortest form of such a number, and most of what
-        // metadata consists of.
-        self.key(key);
-        let steps = steps as u64;
-        let (whole, fraction) = (steps / 10_000, steps % 10_000);
-        match whole {
-            0..=9 => self.out.push(char::from(b'0' + whole as u8)),
-            _ => {
-                let _ = write!(self.out, "{whole}");
-            }
-        }
-        self.out.push('.');
-        let digits = [
-            fraction / 1000,
-            fraction / 100 % 10,
-            fraction / 10 % 10,
-            fraction % 10,
-        ];
-        let last = digits.iter().rposition(|d| *d > 0).unwrap_or(0);
-        digits[..=last]
-            .iter()
-            .for_each(|d| self.out.push(char::from(b'0' + *d as u8)));
-        self
+        self.number(key, round4(value))
     }
 
     /// A number as it is; null if it is not finite.
     pub fn number(&mut self, key: &str, value: f64) -> &mut Self {
         self.key(key);
-        if value.is_finite() {
-            let _ = write!(self.out, "{value:?}");
-        } else {
+        if !value.is_finite() {
             self.out.push_str("null");
+        } else if !push_shortest(self.out, value) {
+            let _ = write!(self.out, "{value:?}");
         }
         self
     }

@@ -33,7 +33,7 @@ mod vector;
 
 pub use judged_metric::{Judged, JudgedMetric, SYSTEM_MESSAGE, Stage, Step};
 pub use metadata::Metadata;
-pub use number::{clamp01, round4, stored_value};
+pub use number::{clamp01, push_four_decimals, push_rounded, round4, stored_value};
 pub use registry::{
     ALL, CONVERSATION, Level, Method, MetricInfo, comparing, find, judged, judged_metric, of_spans,
     of_traces_alone, unjudged,

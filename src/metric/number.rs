@@ -1,5 +1,7 @@
 //! Rounding as stored scores have it (as in PandaProbe).
 
+use std::fmt::Write as _;
+
 /// The decimal with 4 fraction digits nearest to the exact binary value of `x`, ties to even.
 /// Negative zero becomes zero; NaN and infinities are returned unchanged.
 pub fn round4(x: f64) -> f64 {
@@ -29,8 +31,66 @@ pub fn clamp01(x: f64) -> f64 {
 /// The stored string of a score: rounded, shortest digits, at least one fraction digit.
 pub fn stored_value(score: f64) -> String {
     let mut out = String::new();
-    crate::text::push_number(&mut out, round4(score));
+    push_rounded(&mut out, score);
     out
+}
+
+/// Appends [`stored_value`].
+pub fn push_rounded(out: &mut String, score: f64) {
+    let rounded = round4(score);
+    if !push_shortest(out, rounded) {
+        crate::text::push_number(out, rounded);
+    }
+}
+
+/// Appends a score as sentences show it: rounded, always four decimals.
+pub fn push_four_decimals(out: &mut String, score: f64) {
+    let rounded = round4(score);
+    match ten_thousandths(rounded) {
+        Some(steps) => push_steps(out, steps, 4),
+        // Writing to a String can't fail.
+        None => _ = write!(out, "{rounded:.4}"),
+    }
+}
+
+/// Appends the shortest digits of a number, at least one fraction digit. Of numbers that have at most 4 decimals and
+/// are neither negative nor large; of others it appends nothing and returns false.
+pub(super) fn push_shortest(out: &mut String, x: f64) -> bool {
+    let Some(steps) = ten_thousandths(x) else {
+        return false;
+    };
+    let decimals = match steps {
+        _ if steps % 1000 == 0 => 1,
+        _ if steps % 100 == 0 => 2,
+        _ if steps % 10 == 0 => 3,
+        _ => 4,
+    };
+    push_steps(out, steps, decimals);
+    true
+}
+
+/// How many steps of 0.0001 a number is, if it is that exactly.
+fn ten_thousandths(x: f64) -> Option<u64> {
+    let steps = (x * 1e4).round();
+    let exact = x.is_sign_positive() && steps < 1e9 && steps / 1e4 == x;
+    exact.then_some(steps as u64)
+}
+
+/// Digit by digit: most of what a night's details and scores consist of.
+fn push_steps(out: &mut String, steps: u64, decimals: usize) {
+    let (whole, fraction) = (steps / 10_000, steps % 10_000);
+    match whole {
+        0..=9 => out.push(char::from(b'0' + whole as u8)),
+        _ => _ = write!(out, "{whole}"),
+    }
+    let digits = [
+        b'.',
+        b'0' + (fraction / 1000) as u8,
+        b'0' + (fraction / 100 % 10) as u8,
+        b'0' + (fraction / 10 % 10) as u8,
+        b'0' + (fraction % 10) as u8,
+    ];
+    out.push_str(str::from_utf8(&digits[..=decimals]).unwrap_or_default());
 }
 
 #[cfg(test)]
@@ -55,6 +115,16 @@ mod tests {
         fn the_fast_way_equals_formatting(x in prop_oneof![-2.0..2.0f64, (0u32..20_001).prop_map(|n| f64::from(n) / 20_000.0), any::<f64>()]) {
             let formatted: f64 = format!("{x:.4}").parse().unwrap();
             if x.is_nan() { prop_assert!(round4(x).is_nan()); } else { prop_assert_eq!(round4(x), formatted); }
+        }
+
+        #[test]
+        fn digits_equal_those_of_formatting(x in prop_oneof![-2.0..2.0f64, (0u32..20_001).prop_map(|n| f64::from(n) / 1e4), 0.0..1e6f64, any::<f64>()]) {
+            let mut shortest = String::new();
+            crate::text::push_number(&mut shortest, round4(x));
+            prop_assert_eq!(stored_value(x), shortest);
+            let mut four = String::new();
+            push_four_decimals(&mut four, x);
+            prop_assert_eq!(four, format!("{:.4}", round4(x)));
         }
     }
 }

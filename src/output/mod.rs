@@ -7,6 +7,7 @@ pub(crate) mod columns;
 pub(crate) mod directory;
 mod error;
 mod figures;
+pub(crate) mod label_column;
 pub(crate) mod manifest;
 pub(crate) mod quarantine_rows;
 pub(crate) mod score_rows;

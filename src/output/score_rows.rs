@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanBuilder, Float64Builder, Int64Builder, RecordBatch, StringBuilder,
-    StringDictionaryBuilder,
+    ArrayRef, BooleanBuilder, DictionaryArray, Float64Builder, Int32Array, Int64Builder,
+    RecordBatch, StringArray, StringBuilder,
 };
 use arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef};
 
-use crate::metric::{Rules, round4, stored_value};
+use super::label_column::LabelColumn;
+use crate::metric::{Rules, push_rounded, round4};
 
 /// What identifies the model behind a score.
 #[derive(Clone, Debug)]
@@ -94,25 +95,26 @@ pub(crate) enum MadeBy<'a> {
 pub(crate) struct ScoreRows {
     labels: Option<ModelLabel>,
     text_mode: Option<&'static str>,
-    target_type: StringDictionaryBuilder<Int32Type>,
+    target_type: LabelColumn,
     target_id: StringBuilder,
     session_id: StringBuilder,
     project_id: StringBuilder,
-    metric: StringDictionaryBuilder<Int32Type>,
-    status: StringDictionaryBuilder<Int32Type>,
+    metric: LabelColumn,
+    status: LabelColumn,
     score: Float64Builder,
     score_raw: Float64Builder,
     value: StringBuilder,
+    value_text: String,
     threshold: Float64Builder,
     passed: BooleanBuilder,
     reason: StringBuilder,
     metadata: StringBuilder,
     evaluated_traces: Int64Builder,
-    source: StringDictionaryBuilder<Int32Type>,
+    source: LabelColumn,
     environment: StringBuilder,
-    model: StringDictionaryBuilder<Int32Type>,
-    precision: StringDictionaryBuilder<Int32Type>,
-    text_modes: StringDictionaryBuilder<Int32Type>,
+    model: LabelColumn,
+    precision: LabelColumn,
+    text_modes: LabelColumn,
     rows: usize,
 }
 
@@ -122,25 +124,26 @@ impl ScoreRows {
         Self {
             labels,
             text_mode,
-            target_type: StringDictionaryBuilder::new(),
+            target_type: LabelColumn::default(),
             target_id: StringBuilder::new(),
             session_id: StringBuilder::new(),
             project_id: StringBuilder::new(),
-            metric: StringDictionaryBuilder::new(),
-            status: StringDictionaryBuilder::new(),
+            metric: LabelColumn::default(),
+            status: LabelColumn::default(),
             score: Float64Builder::new(),
             score_raw: Float64Builder::new(),
             value: StringBuilder::new(),
+            value_text: String::new(),
             threshold: Float64Builder::new(),
             passed: BooleanBuilder::new(),
             reason: StringBuilder::new(),
             metadata: StringBuilder::new(),
             evaluated_traces: Int64Builder::new(),
-            source: StringDictionaryBuilder::new(),
+            source: LabelColumn::default(),
             environment: StringBuilder::new(),
-            model: StringDictionaryBuilder::new(),
-            precision: StringDictionaryBuilder::new(),
-            text_modes: StringDictionaryBuilder::new(),
+            model: LabelColumn::default(),
+            precision: LabelColumn::default(),
+            text_modes: LabelColumn::default(),
             rows: 0,
         }
     }
@@ -155,7 +158,12 @@ impl ScoreRows {
         self.status.append_value(row.status);
         self.score.append_option(row.score_raw.map(round4));
         self.score_raw.append_option(row.score_raw);
-        self.value.append_option(row.score_raw.map(stored_value));
+        self.value_text.clear();
+        let value = row.score_raw.map(|score| {
+            push_rounded(&mut self.value_text, score);
+            self.value_text.as_str()
+        });
+        self.value.append_option(value);
         self.threshold.append_option(row.threshold);
         self.passed.append_option(row.passed);
         self.reason.append_value(row.reason);
@@ -165,29 +173,26 @@ impl ScoreRows {
         self.environment.append_option(row.environment);
         let is_local = matches!(row.made_by, MadeBy::LocalModel);
         let labels = self.labels.as_ref().filter(|_| is_local);
-        self.model.append_option(match row.made_by {
+        self.model.append(match row.made_by {
             MadeBy::Judge(model) => Some(model),
             _ => labels.map(|l| l.model.as_str()),
         });
-        self.precision
-            .append_option(labels.map(|l| l.precision.as_str()));
-        self.text_modes
-            .append_option(self.text_mode.filter(|_| is_local));
+        self.precision.append(labels.map(|l| l.precision.as_str()));
+        self.text_modes.append(self.text_mode.filter(|_| is_local));
     }
 
     pub fn finish(mut self) -> Result<RecordBatch, arrow::error::ArrowError> {
-        let constant = |value: Option<&str>| -> ArrayRef {
-            let mut builder = StringDictionaryBuilder::<Int32Type>::new();
-            (0..self.rows).for_each(|_| builder.append_option(value));
-            Arc::new(builder.finish())
-        };
+        let numeric = DictionaryArray::<Int32Type>::try_new(
+            Int32Array::from(vec![0; self.rows]),
+            Arc::new(StringArray::from(vec!["NUMERIC"])),
+        )?;
         let columns: Vec<ArrayRef> = vec![
-            Arc::new(self.target_type.finish()),
+            Arc::new(self.target_type.finish()?),
             Arc::new(self.target_id.finish()),
             Arc::new(self.session_id.finish()),
             Arc::new(self.project_id.finish()),
-            Arc::new(self.metric.finish()),
-            Arc::new(self.status.finish()),
+            Arc::new(self.metric.finish()?),
+            Arc::new(self.status.finish()?),
             Arc::new(self.score.finish()),
             Arc::new(self.score_raw.finish()),
             Arc::new(self.value.finish()),
@@ -196,12 +201,12 @@ impl ScoreRows {
             Arc::new(self.reason.finish()),
             Arc::new(self.metadata.finish()),
             Arc::new(self.evaluated_traces.finish()),
-            constant(Some("NUMERIC")),
-            Arc::new(self.source.finish()),
+            Arc::new(numeric),
+            Arc::new(self.source.finish()?),
             Arc::new(self.environment.finish()),
-            Arc::new(self.model.finish()),
-            Arc::new(self.precision.finish()),
-            Arc::new(self.text_modes.finish()),
+            Arc::new(self.model.finish()?),
+            Arc::new(self.precision.finish()?),
+            Arc::new(self.text_modes.finish()?),
         ];
         RecordBatch::try_new(scores_schema(), columns)
     }

@@ -6,6 +6,8 @@
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::SyncSender;
+use std::thread::JoinHandle;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -31,10 +33,19 @@ pub(crate) fn part_path(folder: &Path, part: u64) -> PathBuf {
     folder.join(format!("part-{part:05}.parquet"))
 }
 
+/// Of tables that only the run itself reads: no time is spent on making them small.
+fn properties_of_work() -> WriterProperties {
+    WriterProperties::builder()
+        .set_dictionary_enabled(false)
+        .set_max_row_group_row_count(Some(ROWS_PER_GROUP))
+        .build()
+}
+
 /// Writes rows in the order given.
 pub(crate) struct TableWriter {
     folder: PathBuf,
     schema: SchemaRef,
+    properties: WriterProperties,
     part: u64,
     rows_in_part: u64,
     writer: ArrowWriter<BufWriter<File>>,
@@ -44,12 +55,27 @@ impl TableWriter {
     /// Starts a table; its first part is there even if it stays without rows, so that readers find
     /// the schema.
     pub fn create(run: &Path, name: &str, schema: SchemaRef) -> Result<Self, RunError> {
-        let folder = run.join(name);
+        Self::start(run, name, schema, properties())
+    }
+
+    /// Starts a table among the working files of a run, which go before the run is whole.
+    pub fn create_in_work(work: &Path, name: &str, schema: SchemaRef) -> Result<Self, RunError> {
+        Self::start(work, name, schema, properties_of_work())
+    }
+
+    fn start(
+        parent: &Path,
+        name: &str,
+        schema: SchemaRef,
+        properties: WriterProperties,
+    ) -> Result<Self, RunError> {
+        let folder = parent.join(name);
         std::fs::create_dir_all(&folder).map_err(|e| RunError::write(&folder, e))?;
-        let writer = Self::open(&folder, 0, &schema)?;
+        let writer = Self::open(&folder, 0, &schema, &properties)?;
         Ok(Self {
             folder,
             schema,
+            properties,
             part: 0,
             rows_in_part: 0,
             writer,
@@ -60,13 +86,14 @@ impl TableWriter {
         folder: &Path,
         part: u64,
         schema: &SchemaRef,
+        properties: &WriterProperties,
     ) -> Result<ArrowWriter<BufWriter<File>>, RunError> {
         let path = part_path(folder, part);
         let file = File::create(&path).map_err(|e| RunError::write(&path, e))?;
         ArrowWriter::try_new(
             BufWriter::with_capacity(1 << 20, file),
             schema.clone(),
-            Some(properties()),
+            Some(properties.clone()),
         )
         .map_err(|e| RunError::write(&path, e))
     }
@@ -85,7 +112,7 @@ impl TableWriter {
         while start < batch.num_rows() {
             if self.rows_in_part == ROWS_PER_PART {
                 self.part += 1;
-                let next = Self::open(&self.folder, self.part, &self.schema)?;
+                let next = Self::open(&self.folder, self.part, &self.schema, &self.properties)?;
                 let full = std::mem::replace(&mut self.writer, next);
                 close(full).map_err(|e| self.failed(e))?;
                 self.rows_in_part = 0;
@@ -106,6 +133,72 @@ impl TableWriter {
         let (path, part) = (part_path(&self.folder, self.part), self.part);
         close(self.writer).map_err(|e| RunError::write(&path, e))?;
         Ok(part)
+    }
+}
+
+/// A table that a thread of its own writes, so that encoding does not hold up whoever makes the rows. At most a few
+/// batches wait.
+pub(crate) struct TableThread {
+    name: &'static str,
+    sender: Option<SyncSender<RecordBatch>>,
+    thread: Option<JoinHandle<Result<u64, RunError>>>,
+}
+
+impl TableThread {
+    /// Hands a table over to a thread. Its name is for people.
+    pub fn start(mut table: TableWriter, name: &'static str) -> Result<Self, RunError> {
+        let (sender, receiver) = std::sync::mpsc::sync_channel::<RecordBatch>(4);
+        let thread = std::thread::Builder::new()
+            .name(format!("write-{name}"))
+            .spawn(move || {
+                while let Ok(batch) = receiver.recv() {
+                    table.write(&batch)?;
+                }
+                table.finish()
+            });
+        let thread = thread
+            .map_err(|e| RunError::Plan(format!("a writing thread could not be started: {e}")))?;
+        Ok(Self {
+            name,
+            sender: Some(sender),
+            thread: Some(thread),
+        })
+    }
+
+    pub fn write(&mut self, batch: RecordBatch) -> Result<(), RunError> {
+        if let Some(sender) = &self.sender
+            && sender.send(batch).is_ok()
+        {
+            return Ok(());
+        }
+        // The thread only stops listening when it has failed.
+        self.end().map(|_| ())
+    }
+
+    /// Closes the table; returns the number of its last part.
+    pub fn finish(mut self) -> Result<u64, RunError> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<u64, RunError> {
+        self.sender = None;
+        let ended = self.thread.take().map(JoinHandle::join);
+        let failed = || RunError::Plan(format!("the thread that writes `{}` failed", self.name));
+        match ended {
+            Some(Ok(result)) => result,
+            _ => Err(failed()),
+        }
+    }
+}
+
+impl Drop for TableThread {
+    /// Nobody writes into a folder any more when it is removed.
+    fn drop(&mut self) {
+        self.sender = None;
+        if let Some(thread) = self.thread.take() {
+            // What it failed with, if it did, comes after what made the run end.
+            let _ = thread.join();
+        }
     }
 }
 

@@ -32,7 +32,7 @@ use crate::output::Status;
 use crate::output::score_rows::{
     ANNOTATION, AUTOMATED, MadeBy, ModelLabel, ScoreRow, ScoreRows, scores_schema,
 };
-use crate::output::table_writer::TableWriter;
+use crate::output::table_writer::{TableThread, TableWriter};
 use crate::output::{Distributions, FailureSummary, RunDirectory, RunError};
 use crate::run::carried;
 use crate::run::judging::judgements::{Judgement, Judgements};
@@ -89,8 +89,8 @@ impl TraceCounts {
 
 /// Writes scored traces as they come out of the plan.
 pub(super) struct TraceRows {
-    traces: TableWriter,
-    scores: TableWriter,
+    traces: TableThread,
+    scores: TableThread,
     /// Where each trace's texts are, row for row beside `traces`; for the report, then thrown away.
     places: TableWriter,
     rules: Rules,
@@ -109,6 +109,8 @@ pub(super) struct TraceRows {
     of_spans: SpanMetrics,
     session: RecentIds,
     counts: TraceCounts,
+    /// The metadata of one score, in a buffer that is used again.
+    metadata: String,
 }
 
 /// A writer at work: batches go in at the sender, and what it counted comes out at the end.
@@ -132,10 +134,12 @@ impl TraceRows {
             place("input_position"),
             place("output_position"),
         ]));
+        let traces = TableWriter::create(run.path(), "traces", traces_schema(rules))?;
+        let scores = TableWriter::create(run.path(), "scores", scores_schema())?;
         Ok(Self {
-            traces: TableWriter::create(run.path(), "traces", traces_schema(rules))?,
-            scores: TableWriter::create(run.path(), "scores", scores_schema())?,
-            places: TableWriter::create(&run.work(), PLACES, places)?,
+            traces: TableThread::start(traces, "traces")?,
+            scores: TableThread::start(scores, "scores")?,
+            places: TableWriter::create_in_work(&run.work(), PLACES, places)?,
             rules: rules.clone(),
             labels,
             given,
@@ -147,6 +151,7 @@ impl TraceRows {
             of_spans: SpanMetrics::of(rules),
             session: RecentIds::new(rules.window),
             counts: TraceCounts::default(),
+            metadata: String::new(),
         })
     }
 
@@ -157,8 +162,8 @@ impl TraceRows {
         self
     }
 
-    /// Writes on a thread of its own, so that encoding files does not hold up the plan. At most a
-    /// few batches wait.
+    /// Makes rows on a thread of its own, beside those that write the two tables, so that none of it holds up the plan. At
+    /// most a few batches wait.
     pub fn on_own_thread(mut self) -> Result<Writing, RunError> {
         let (sender, receiver) = std::sync::mpsc::sync_channel::<RecordBatch>(4);
         let thread = std::thread::Builder::new()
@@ -187,8 +192,8 @@ impl TraceRows {
             .convert(batch)
             .map_err(|e| RunError::Plan(format!("a result batch could not be built: {e}")))?;
         let (traces, scores) = rows;
-        self.traces.write(&traces)?;
-        self.scores.write(&scores)?;
+        self.traces.write(traces)?;
+        self.scores.write(scores)?;
         let places = batch.project(&[
             batch.schema().index_of("input_position").unwrap_or(0),
             batch.schema().index_of("output_position").unwrap_or(0),
@@ -285,7 +290,8 @@ impl TraceRows {
             return Status::Success;
         }
         let threshold = self.rules.threshold(NAME);
-        let mut metadata = String::new();
+        let mut metadata = std::mem::take(&mut self.metadata);
+        metadata.clear();
         let scored = match &Coherence::new(plan.gap(row), threshold) {
             Ok(coherence) => {
                 coherence.push_metadata(&mut metadata);
@@ -302,6 +308,7 @@ impl TraceRows {
         };
         push_member(details, NAME, &metadata);
         scored.push(scores, NAME, trace, &metadata);
+        self.metadata = metadata;
         scored.status()
     }
 
@@ -360,7 +367,8 @@ impl TraceRows {
         let threshold = self.rules.threshold(NAME);
         let detection = unpack_loop_record(record, threshold)
             .ok_or_else(|| ArrowError::ParseError("unreadable loop record".into()))?;
-        let mut metadata = String::new();
+        let mut metadata = std::mem::take(&mut self.metadata);
+        metadata.clear();
         let scored = match detection {
             Ok(detection) => {
                 detection.push_metadata(&mut metadata, |back| self.session.id_back(back));
@@ -377,6 +385,7 @@ impl TraceRows {
         };
         push_member(details, NAME, &metadata);
         scored.push(scores, NAME, trace, &metadata);
+        self.metadata = metadata;
         Ok(scored.status())
     }
 

@@ -53,10 +53,10 @@ fn push_value(out: &mut String, value: &Json) {
 /// above U+FFFF as a surrogate pair.
 pub fn push_json_string(out: &mut String, text: &str) {
     out.push('"');
-    if text
-        .bytes()
-        .all(|b| matches!(b, b' '..=b'~') && b != b'"' && b != b'\\')
-    {
+    let is_plain = |b: &u8| matches!(b, b' '..=b'~') & (*b != b'"') & (*b != b'\\');
+    // Piece by piece, each without a way out, so that its bytes are looked at together.
+    let mut pieces = text.as_bytes().chunks(16);
+    if pieces.all(|piece| piece.iter().fold(true, |plain, b| plain & is_plain(b))) {
         out.push_str(text);
         out.push('"');
         return;

@@ -214,7 +214,10 @@ impl BatchBuilder {
             true => text("output", &row.output)?,
             false => None,
         };
-        let output_digest = output.as_deref().map(OutputDigest::of);
+        let output_digest = match &self.output_digest {
+            Some(_) => output.as_deref().map(OutputDigest::of),
+            None => None,
+        };
         let span_digest = match &self.span_digest {
             Some(_) => spans(&row.spans)?,
             None => None,

@@ -16,27 +16,25 @@ pub fn canonical_trace_id(id: &str) -> Option<String> {
         Some(inner) => inner.strip_suffix('}').unwrap_or(bare),
         None => bare,
     };
-    let mut digits = String::with_capacity(36);
-    for c in bare.chars() {
-        match c {
-            '-' => {}
-            c if c.is_ascii_hexdigit() => {
-                if matches!(digits.len(), 8 | 13 | 18 | 23) {
-                    digits.push('-');
+    let (mut digits, mut length) = ([0u8; 36], 0);
+    for byte in bare.bytes() {
+        match byte {
+            b'-' => {}
+            digit if digit.is_ascii_hexdigit() && length < digits.len() => {
+                if matches!(length, 8 | 13 | 18 | 23) {
+                    digits[length] = b'-';
+                    length += 1;
                 }
-                digits.push(c.to_ascii_lowercase());
+                digits[length] = digit.to_ascii_lowercase();
+                length += 1;
             }
             _ => return Some(id.to_owned()),
         }
-        if digits.len() > 36 {
-            return Some(id.to_owned());
-        }
     }
-    Some(if digits.len() == 36 {
-        digits
-    } else {
-        id.to_owned()
-    })
+    match str::from_utf8(&digits) {
+        Ok(uuid) if length == digits.len() => Some(uuid.to_owned()),
+        _ => Some(id.to_owned()),
+    }
 }
 
 #[cfg(test)]

@@ -203,7 +203,7 @@ fn a_session_belongs_to_its_project() {
 
 #[test]
 fn callers_that_share_texts_read_whole_vectors_even_when_the_queue_is_full() {
-    use nightmill::embed::{EmbeddingMemory, EmbeddingService, TextRecord};
+    use nightmill::embed::{EmbeddingMemory, EmbeddingService, RecentRecords, TextRecord};
     let load = || {
         let folder = crate::support::root().join("tests/golden/sentence-transformers/mean");
         let folder = nightmill::model::ModelFolder::open(&folder).unwrap();
@@ -225,6 +225,7 @@ fn callers_that_share_texts_read_whole_vectors_even_when_the_queue_is_full() {
         queue: 1,
     };
     let service = EmbeddingService::new(load(), None, 2, folder.path(), memory).unwrap();
+    let service = std::sync::Arc::new(service);
     std::thread::scope(|scope| {
         for caller in 0..4 {
             let (service, texts, expected) = (&service, &texts, &expected);
@@ -234,9 +235,25 @@ fn callers_that_share_texts_read_whole_vectors_even_when_the_queue_is_full() {
                     .collect();
                 let asked: Vec<&str> = order.iter().map(|&i| texts[i].as_str()).collect();
                 let mut record = TextRecord::default();
+                let mut all = Vec::new();
                 for (place, i) in service.embed(&asked).unwrap().into_iter().zip(order) {
                     service.read(place, &mut record).unwrap();
                     assert_eq!(record.vector, expected[i], "text {i}");
+                    all.push((place, i));
+                }
+                // A memory of some, of all, and of none.
+                for memory in [16 << 10, 16 << 20, 0] {
+                    let mut recent = RecentRecords::new(std::sync::Arc::clone(service), memory);
+                    for (place, i) in all.iter().chain(&all[..50]) {
+                        let record = recent.read(*place).unwrap().unwrap();
+                        assert_eq!(record.vector, expected[*i], "text {i} of {memory} bytes");
+                    }
+                    assert!(
+                        recent
+                            .read(nightmill::embed::TextRef::EMPTY)
+                            .unwrap()
+                            .is_none()
+                    );
                 }
             });
         }

@@ -1,10 +1,10 @@
-//! `coherence(input, output)` for users, and its two halves for the plan: the gap between two
-//! embedded texts, and the score of a gap.
+//! `coherence(input, output)` for users, and for the plan the score of a gap between two embedded texts; the gap itself
+//! is found in a walk over sessions, see `session_walk.rs`.
 
 use std::sync::Arc;
 
 use arrow::array::{AsArray, Float64Array, Float64Builder};
-use arrow::datatypes::{DataType, Float64Type, UInt64Type};
+use arrow::datatypes::{DataType, Float64Type};
 use datafusion::common::plan_err;
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature};
@@ -92,57 +92,6 @@ impl ScalarUDFImpl for CoherenceFunction {
         let gaps = gaps(service, inputs.into_iter().zip(outputs))?;
         let scores: Float64Array = gaps.into_iter().map(score).collect();
         Ok(ColumnarValue::Array(Arc::new(scores)))
-    }
-}
-
-/// `coherence_gap(input_text, output_text)` over places of embedded texts: null if either is empty
-/// or null, NaN if an embedding is not finite.
-#[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct CoherenceGap {
-    signature: Signature,
-    embedding: Embedding,
-}
-
-impl CoherenceGap {
-    pub fn new(embedding: Embedding) -> Self {
-        let text = DataType::UInt64;
-        let signature = Signature::exact(
-            vec![text.clone(), text],
-            datafusion::logical_expr::Volatility::Immutable,
-        );
-        Self {
-            signature,
-            embedding,
-        }
-    }
-}
-
-impl ScalarUDFImpl for CoherenceGap {
-    fn name(&self) -> &str {
-        "coherence_gap"
-    }
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Float64)
-    }
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let service = self.embedding.service("coherence_gap")?;
-        let arrays = ColumnarValue::values_to_arrays(&args.args)?;
-        let (inputs, outputs) = (
-            arrays[0].as_primitive::<UInt64Type>(),
-            arrays[1].as_primitive::<UInt64Type>(),
-        );
-        let place = |p: Option<u64>| p.map_or(TextRef::EMPTY, TextRef::from_u64);
-        let gaps = gaps(
-            service,
-            inputs
-                .iter()
-                .zip(outputs)
-                .map(|(a, b)| (place(a), place(b))),
-        )?;
-        Ok(ColumnarValue::Array(Arc::new(Float64Array::from(gaps))))
     }
 }
 

@@ -21,7 +21,7 @@ use super::embed::EmbedOnce;
 use super::{Embedding, FunctionDoc};
 use crate::embed::{TextRecord, TextRef};
 use crate::engine::external;
-use crate::engine::loop_record::{pack_loop_record, unpack_loop_record};
+use crate::engine::loop_record::unpack_loop_record;
 use crate::metric::DEFAULT_THRESHOLD;
 use crate::metric::loop_detection::{LoopDetection, Output};
 
@@ -31,45 +31,27 @@ pub(super) const DOC: FunctionDoc = FunctionDoc {
     meaning: "How new the output is among the last 3 of its session, 4 decimals; 1 is free of repetition. Where session ids repeat across projects, partition by project_id too.",
 };
 
-/// The window function in its two forms: the score alone, for users, and `loop_record(output_text)`
-/// over places of embedded texts, for the plan.
+/// The window function. The plan of a run computes the same in a walk over sessions, see `session_walk.rs`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct LoopDetectionWindow {
     signature: Signature,
     embedding: Embedding,
     window: usize,
-    record: bool,
 }
 
 impl LoopDetectionWindow {
-    pub fn score(embedding: Embedding, window: usize) -> Self {
-        let signature = Signature::string(1, Volatility::Immutable);
+    pub fn new(embedding: Embedding, window: usize) -> Self {
         Self {
-            signature,
+            signature: Signature::string(1, Volatility::Immutable),
             embedding,
             window,
-            record: false,
-        }
-    }
-
-    pub fn record(embedding: Embedding, window: usize) -> Self {
-        let signature = Signature::exact(vec![DataType::UInt64], Volatility::Immutable);
-        Self {
-            signature,
-            embedding,
-            window,
-            record: true,
         }
     }
 }
 
 impl WindowUDFImpl for LoopDetectionWindow {
     fn name(&self) -> &str {
-        if self.record {
-            "loop_record"
-        } else {
-            "loop_detection"
-        }
+        "loop_detection"
     }
     fn signature(&self) -> &Signature {
         &self.signature
@@ -77,7 +59,7 @@ impl WindowUDFImpl for LoopDetectionWindow {
     /// Texts are embedded a batch at a time, before the rows are looked at one by one.
     fn expressions(&self, args: ExpressionArgs) -> Vec<Arc<dyn PhysicalExpr>> {
         let inputs = args.input_exprs();
-        let ([text], false) = (inputs, self.record) else {
+        let [text] = inputs else {
             return inputs.to_vec();
         };
         let embed_once = Arc::new(ScalarUDF::from(EmbedOnce::new(self.embedding.clone())));
@@ -97,18 +79,12 @@ impl WindowUDFImpl for LoopDetectionWindow {
         Ok(Box::new(SessionEvaluator {
             embedding: self.embedding.clone(),
             length: self.window,
-            record: self.record,
             earlier: 0,
             window: VecDeque::with_capacity(self.window + 1),
         }))
     }
     fn field(&self, args: WindowUDFFieldArgs) -> Result<FieldRef> {
-        let data_type = if self.record {
-            DataType::Binary
-        } else {
-            DataType::Float64
-        };
-        Ok(Arc::new(Field::new(args.name(), data_type, true)))
+        Ok(Arc::new(Field::new(args.name(), DataType::Float64, true)))
     }
     fn limit_effect(&self, _: &[Arc<dyn PhysicalExpr>]) -> LimitEffect {
         LimitEffect::None
@@ -139,7 +115,6 @@ struct SessionEvaluator {
     embedding: Embedding,
     /// How many earlier traces are looked at.
     length: usize,
-    record: bool,
     earlier: usize,
     window: VecDeque<Earlier>,
 }
@@ -174,14 +149,11 @@ impl PartitionEvaluator for SessionEvaluator {
             .skip(first)
             .map(Earlier::output)
             .collect();
-        // The threshold has no part in what is returned; it is applied where scores are written.
+        // The threshold has no part in the score.
         let detection =
             LoopDetection::new(current.output(), &outputs, self.earlier, DEFAULT_THRESHOLD);
         drop(outputs);
-        let result = match self.record {
-            true => ScalarValue::Binary(Some(pack_loop_record(&detection))),
-            false => ScalarValue::Float64(detection.ok().map(|d| d.score())),
-        };
+        let result = ScalarValue::Float64(detection.ok().map(|d| d.score()));
         self.window.push_back(current);
         self.earlier += 1;
         Ok(result)

@@ -61,7 +61,6 @@ pub(super) fn register(context: &SessionContext, options: &EngineOptions) {
         ScalarUDF::from(embed::EmbedOnce::new(embedding.clone())),
         ScalarUDF::from(cosine_similarity::CosineSimilarity::new()),
         ScalarUDF::from(coherence::CoherenceFunction::new(embedding.clone())),
-        ScalarUDF::from(coherence::CoherenceGap::new(embedding.clone())),
         ScalarUDF::from(coherence::CoherenceOfGap::new()),
         ScalarUDF::from(loop_detection::LoopScore::new()),
         ScalarUDF::from(comparison::ComparisonRecord::new()),
@@ -75,13 +74,10 @@ pub(super) fn register(context: &SessionContext, options: &EngineOptions) {
         context.register_udf(ScalarUDF::from(comparison::ComparingFunction::new(metric)));
     }
     context.register_udwf(WindowUDF::from(stuck::StuckWindow::new()));
-    context.register_udwf(WindowUDF::from(loop_detection::LoopDetectionWindow::score(
-        embedding.clone(),
+    context.register_udwf(WindowUDF::from(loop_detection::LoopDetectionWindow::new(
+        embedding,
         options.window,
     )));
-    context.register_udwf(WindowUDF::from(
-        loop_detection::LoopDetectionWindow::record(embedding, options.window),
-    ));
     for metric in [
         session_metrics::Metric::Reliability,
         session_metrics::Metric::Consistency,

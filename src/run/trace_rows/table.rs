@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
-    ArrayRef, BooleanBuilder, Float64Builder, RecordBatch, StringBuilder, StringDictionaryBuilder,
-};
-use arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef, TimeUnit};
+use arrow::array::{ArrayRef, BooleanBuilder, Float64Builder, RecordBatch, StringBuilder};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow::error::ArrowError;
 
 use super::plan_columns::column;
@@ -14,6 +12,7 @@ use crate::metric::agent_reliability::FLAG_ABOVE;
 use crate::metric::compared::{Compared, Comparing};
 use crate::metric::{ALL, Level, Method, Rules, SIGNALS, round4};
 use crate::output::Status;
+use crate::output::label_column::LabelColumn;
 use crate::output::score_rows::label;
 use crate::run::judging::judgements::Judgement;
 
@@ -87,7 +86,7 @@ pub(super) struct TraceColumns {
     of_spans: Vec<Float64Builder>,
     step_risk: Float64Builder,
     flagged: BooleanBuilder,
-    status: StringDictionaryBuilder<Int32Type>,
+    status: LabelColumn,
     details: StringBuilder,
 }
 
@@ -107,7 +106,7 @@ impl TraceColumns {
             },
             step_risk: Float64Builder::new(),
             flagged: BooleanBuilder::new(),
-            status: StringDictionaryBuilder::new(),
+            status: LabelColumn::default(),
             details: StringBuilder::new(),
         }
     }
@@ -153,7 +152,7 @@ impl TraceColumns {
         columns.extend(of_spans.map(|column| Arc::new(column.finish()) as ArrayRef));
         columns.push(Arc::new(self.step_risk.finish()));
         columns.push(Arc::new(self.flagged.finish()));
-        columns.push(Arc::new(self.status.finish()));
+        columns.push(Arc::new(self.status.finish()?));
         columns.push(Arc::new(self.details.finish()));
         RecordBatch::try_new(traces_schema(rules), columns)
     }

@@ -1,0 +1,366 @@
+//! One pass over traces in session order, in as many streams as there are cores: what a session so far and its own texts
+//! say of each trace. The first place of a plan where vectors are read.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BinaryBuilder, Float64Builder, PrimitiveArray, RecordBatch,
+    StringArray, new_null_array,
+};
+use arrow::compute::SortOptions;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt64Type};
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::internal_err;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_expr::expressions::col;
+use datafusion::physical_expr::{
+    EquivalenceProperties, LexOrdering, OrderingRequirements, PhysicalSortExpr,
+};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, Distribution, ExecutionPlan,
+    ExecutionPlanProperties, InputDistributionRequirements, PhysicalExpr, PlanProperties,
+    ReplaceChildrenOptions,
+};
+use futures::StreamExt;
+
+use super::external;
+use super::loop_record::pack_loop_record;
+use super::tap::project;
+use crate::embed::{EmbeddingService, RecentRecords, TextRecord, TextRef};
+use crate::metric::loop_detection::{LoopDetection, Output};
+use crate::metric::{DEFAULT_THRESHOLD, distance};
+
+/// What makes a session, and the order of its traces.
+const SESSION: [&str; 2] = ["session_id", "project_id"];
+const ORDER: [&str; 5] = [
+    "session_id",
+    "project_id",
+    "started_at",
+    "started_at_nanos",
+    "trace_id",
+];
+
+/// What walks need, of the session that they run in.
+#[derive(Debug)]
+pub(super) struct WalkTools {
+    pub embedding: Option<Arc<EmbeddingService>>,
+    /// Traces that loop detection looks back at.
+    pub window: usize,
+    /// Bytes of records that a stream remembers.
+    pub memory: usize,
+}
+
+/// What a walk adds to each trace.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Added {
+    /// `loop_record`: null where the trace stands alone.
+    pub loops: bool,
+    /// `coherence_gap`: null where either text is empty or null, NaN where an embedding is not finite.
+    pub gaps: bool,
+}
+
+/// The rows of a plan in session order, with two more columns, `loop_record` and `coherence_gap`; null where they are not
+/// wanted. The plan's `input_text` and `output_text` are places of embedded texts.
+#[derive(Debug)]
+pub(super) struct SessionWalk {
+    input: Arc<dyn ExecutionPlan>,
+    added: Added,
+    schema: SchemaRef,
+}
+
+impl SessionWalk {
+    pub fn new(input: Arc<dyn ExecutionPlan>, added: Added) -> Self {
+        let mut fields: Vec<Arc<Field>> = input.schema().fields().iter().cloned().collect();
+        fields.push(Arc::new(Field::new("loop_record", DataType::Binary, true)));
+        fields.push(Arc::new(Field::new(
+            "coherence_gap",
+            DataType::Float64,
+            true,
+        )));
+        Self {
+            input,
+            added,
+            schema: Arc::new(Schema::new(fields)),
+        }
+    }
+}
+
+#[async_trait]
+impl TableProvider for SessionWalk {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+    fn table_type(&self) -> TableType {
+        TableType::Temporary
+    }
+    async fn scan(
+        &self,
+        _: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _: &[Expr],
+        _: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let input = Arc::clone(&self.input);
+        let walk = Arc::new(WalkExec::new(input, self.added, Arc::clone(&self.schema))?);
+        match projection {
+            None => Ok(walk),
+            Some(columns) => project(walk, columns),
+        }
+    }
+}
+
+/// Sessions come whole and in order, each in one partition; the planner sees to it.
+#[derive(Debug)]
+struct WalkExec {
+    input: Arc<dyn ExecutionPlan>,
+    added: Added,
+    schema: SchemaRef,
+    session: Vec<Arc<dyn PhysicalExpr>>,
+    order: Option<LexOrdering>,
+    properties: Arc<PlanProperties>,
+}
+
+impl WalkExec {
+    fn new(input: Arc<dyn ExecutionPlan>, added: Added, schema: SchemaRef) -> Result<Self> {
+        let of_input = input.schema();
+        let columns = |names: &[&str]| -> Result<Vec<Arc<dyn PhysicalExpr>>> {
+            names.iter().map(|name| col(name, &of_input)).collect()
+        };
+        let nulls_last = SortOptions {
+            descending: false,
+            nulls_first: false,
+        };
+        let order = columns(&ORDER)?;
+        let order = order
+            .into_iter()
+            .map(|column| PhysicalSortExpr::new(column, nulls_last));
+        // Columns of the input keep their places, and rows theirs.
+        let orderings = input.output_ordering().cloned();
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new_with_orderings(Arc::clone(&schema), orderings),
+            input.output_partitioning().clone(),
+            input.pipeline_behavior(),
+            input.boundedness(),
+        );
+        Ok(Self {
+            session: columns(&SESSION)?,
+            order: LexOrdering::new(order),
+            input,
+            added,
+            schema,
+            properties: Arc::new(properties),
+        })
+    }
+}
+
+impl DisplayAs for WalkExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "WalkExec: {:?}", self.added)
+    }
+}
+
+impl ExecutionPlan for WalkExec {
+    fn name(&self) -> &str {
+        "WalkExec"
+    }
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
+        InputDistributionRequirements::new(vec![Distribution::KeyPartitioned(self.session.clone())])
+    }
+    fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
+        vec![self.order.clone().map(OrderingRequirements::from)]
+    }
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let Some(input) = children.pop().filter(|_| children.is_empty()) else {
+            return internal_err!("WalkExec has exactly one child");
+        };
+        let schema = Arc::clone(&self.schema);
+        Ok(Arc::new(Self::new(input, self.added, schema)?))
+    }
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        self.replace_children(children, options)
+    }
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let tools = context.session_config().get_extension::<WalkTools>();
+        let Some((tools, service)) = tools.and_then(|tools| {
+            let service = tools.embedding.clone()?;
+            Some((tools, service))
+        }) else {
+            return internal_err!("a walk over sessions needs an embedding model");
+        };
+        let mut walk = Walk {
+            added: self.added,
+            schema: Arc::clone(&self.schema),
+            records: RecentRecords::new(service, tools.memory),
+            session: None,
+            earlier: 0,
+            length: tools.window,
+            window: VecDeque::with_capacity(tools.window + 1),
+        };
+        let input = self.input.execute(partition, context)?;
+        let stream = input.map(move |batch| walk.batch(&batch?));
+        let schema = Arc::clone(&self.schema);
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
+    }
+}
+
+/// The state of one stream.
+struct Walk {
+    added: Added,
+    schema: SchemaRef,
+    records: RecentRecords,
+    /// Session and project of the last row; none where it stood alone.
+    session: Option<(String, Option<String>)>,
+    /// Traces of the session so far.
+    earlier: usize,
+    /// How many of them are looked at.
+    length: usize,
+    /// The outputs of these, oldest first; none of empty ones.
+    window: VecDeque<Option<Arc<TextRecord>>>,
+}
+
+/// The columns of a batch that are looked at.
+struct Rows<'b> {
+    sessions: &'b StringArray,
+    projects: &'b StringArray,
+    inputs: &'b PrimitiveArray<UInt64Type>,
+    outputs: &'b PrimitiveArray<UInt64Type>,
+}
+
+fn cell(column: &StringArray, row: usize) -> Option<&str> {
+    column.is_valid(row).then(|| column.value(row))
+}
+
+fn place(column: &PrimitiveArray<UInt64Type>, row: usize) -> TextRef {
+    match column.is_valid(row) {
+        true => TextRef::from_u64(column.value(row)),
+        false => TextRef::EMPTY,
+    }
+}
+
+impl<'b> Rows<'b> {
+    fn of(batch: &'b RecordBatch) -> Result<Self> {
+        let column = |name: &str| -> Result<&'b ArrayRef> {
+            match batch.column_by_name(name) {
+                Some(column) => Ok(column),
+                None => internal_err!("a walk over sessions lacks the column {name}"),
+            }
+        };
+        Ok(Self {
+            sessions: column("session_id")?.as_string(),
+            projects: column("project_id")?.as_string(),
+            inputs: column("input_text")?.as_primitive(),
+            outputs: column("output_text")?.as_primitive(),
+        })
+    }
+}
+
+impl Walk {
+    fn batch(&mut self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let rows = Rows::of(batch)?;
+        let count = batch.num_rows();
+        let mut loops = BinaryBuilder::with_capacity(count, count * 64);
+        let mut gaps = Float64Builder::with_capacity(count);
+        for row in 0..count {
+            let (input, output) = (place(rows.inputs, row), place(rows.outputs, row));
+            let in_session = self.added.loops && self.enter(&rows, row);
+            let compared = self.added.gaps && !input.is_empty() && !output.is_empty();
+            let said = match in_session || compared {
+                true => self.records.read(output).map_err(external)?,
+                false => None,
+            };
+            gaps.append_option(match (&said, compared) {
+                (Some(said), true) => self.gap(input, said)?,
+                _ => None,
+            });
+            match in_session {
+                true => loops.append_value(self.loop_record(said)),
+                false => loops.append_null(),
+            }
+        }
+        let mut columns = batch.columns().to_vec();
+        columns.push(match self.added.loops {
+            true => Arc::new(loops.finish()) as ArrayRef,
+            false => new_null_array(&DataType::Binary, count),
+        });
+        columns.push(Arc::new(gaps.finish()));
+        Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
+    }
+
+    /// Forgets the traces of another session. Whether the row is of a session at all.
+    fn enter(&mut self, rows: &Rows<'_>, row: usize) -> bool {
+        let session = cell(rows.sessions, row).map(|id| (id, cell(rows.projects, row)));
+        let last = self.session.as_ref();
+        let last = last.map(|(id, project)| (id.as_str(), project.as_deref()));
+        if session != last {
+            self.session = session.map(|(id, project)| (id.to_owned(), project.map(str::to_owned)));
+            self.earlier = 0;
+            self.window.clear();
+        }
+        session.is_some()
+    }
+
+    fn gap(&mut self, input: TextRef, output: &TextRecord) -> Result<Option<f64>> {
+        let input = self.records.read(input).map_err(external)?;
+        Ok(input.map(|input| {
+            let norms = (input.norm_squared, output.norm_squared);
+            distance(&input.vector, &output.vector, norms).unwrap_or(f64::NAN)
+        }))
+    }
+
+    /// Compares an output with those before it, and takes it into the window.
+    fn loop_record(&mut self, output: Option<Arc<TextRecord>>) -> Vec<u8> {
+        let window: Vec<Option<Output<'_>>> =
+            self.window.iter().map(|o| o.as_deref().map(of)).collect();
+        let current = output.as_deref().map(of);
+        // The threshold has no part in what is returned; it is applied where scores are written.
+        let detection = LoopDetection::new(current, &window, self.earlier, DEFAULT_THRESHOLD);
+        self.earlier += 1;
+        self.window.push_back(output);
+        if self.window.len() > self.length {
+            self.window.pop_front();
+        }
+        pack_loop_record(&detection)
+    }
+}
+
+fn of(record: &TextRecord) -> Output<'_> {
+    Output {
+        vector: &record.vector,
+        norm_squared: record.norm_squared,
+        words: &record.words,
+    }
+}
