@@ -658,7 +658,11 @@ fn ids_of(scene: &Scene, run: &str, metric: &str) -> BTreeSet<String> {
     let out = scene.at(&file).display().to_string();
     ended(
         0,
-        &mut scene.export_of(run, "langfuse", &["--metrics", metric, "--out", &out]),
+        &mut scene.export_of(
+            run,
+            "langfuse",
+            &["--metrics", metric, "--overwrite", "--out", &out],
+        ),
     );
     let lines = scene.lines(&file);
     assert!(!lines.is_empty());
