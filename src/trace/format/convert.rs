@@ -288,7 +288,7 @@ fn stems(files: &[ForeignFile]) -> Vec<String> {
 /// The parts of a file's whole path, or of the address that it came from.
 fn place_of(path: &Path) -> Vec<String> {
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let place = crate::text::origin_of(&whole);
+    let place = origin_of(&whole);
     place.split('/').map(str::to_owned).collect()
 }
 
