@@ -49,6 +49,17 @@ pub enum RetryError {
         /// The file.
         file: String,
     },
+    /// A file is not on this machine.
+    #[error(
+        "`{file}` is not on this machine, and retries read local files alone; make the run `{run}` again by its command, with one \
+         more of --judge-rounds: what is in the ledger is not paid twice"
+    )]
+    Remote {
+        /// Id of the old run.
+        run: String,
+        /// The address of the file.
+        file: String,
+    },
 }
 
 #[derive(Deserialize)]

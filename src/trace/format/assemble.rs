@@ -95,9 +95,7 @@ pub(crate) fn assemble(mut records: Vec<TraceFacts>, spans: Vec<SpanFacts>) -> (
     // A record stands for the root of its trace, above calls of tools that name no parent.
     let recorded = !records.is_empty();
     let may_be_root = |at: &usize| !(recorded && spans[*at].kind == kind::TOOL);
-    let first = |is: &dyn Fn(&usize) -> bool| {
-        (0..spans.len()).find(|at| may_be_root(at) && is(at))
-    };
+    let first = |is: &dyn Fn(&usize) -> bool| (0..spans.len()).find(|at| may_be_root(at) && is(at));
     let root = first(&|at| spans[*at].parent_span_id.is_none());
     if root.is_none() && !spans.is_empty() && !recorded {
         notes.without_root = 1;

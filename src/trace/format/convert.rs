@@ -16,7 +16,7 @@ use super::canonical::{self, DOCUMENT, SAID, TEXT};
 use super::documents::{self, Document};
 use super::gather::Gatherer;
 use super::{ForeignFile, Parts, Place, Reader};
-use crate::text::TextMode;
+use crate::text::{TextMode, origin_of};
 use crate::trace::{
     Code, OnBadFile, Quarantine, QuarantinedRows, SourceFile, SourceFormat, TraceError,
 };
