@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
+use std::sync::mpsc::sync_channel;
 
+use arrow::array::RecordBatch;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::KeyValue;
@@ -70,7 +72,7 @@ pub fn convert(
                 })
                 .map_err(|e| disk(work, &e))
         };
-        let done = documents::read(&file.path, file.container, file.reader.array(), &mut read);
+        let done = read_ahead(file, &mut read);
         converted.bytes += std::fs::metadata(&file.path).map_or(0, |m| m.len());
         if let Err(problem) = done {
             match on_bad_file {
@@ -116,15 +118,33 @@ pub fn convert(
     };
     let spilled = gatherer.spilled();
     let mut writer = writer(target, mode).map_err(|e| failed(&e))?;
-    let notes = gatherer.finish::<std::io::Error>(|traces| {
-        for portion in portions(&traces) {
-            let batch = canonical::batch(portion, mode).map_err(std::io::Error::other)?;
-            writer.write(&batch)?;
-        }
-        Ok(())
+    // Batches are made and written at the same time.
+    let (notes, written) = std::thread::scope(|scope| {
+        let (sender, receiver) = sync_channel::<RecordBatch>(2);
+        let writing = scope.spawn(move || {
+            receiver.iter().try_for_each(|batch| writer.write(&batch))?;
+            writer.close()
+        });
+        let notes = gatherer.finish::<std::io::Error>(|traces| {
+            let batches: Vec<_> = portions(&traces)
+                .into_par_iter()
+                .map(|portion| canonical::batch(portion, mode))
+                .collect();
+            for batch in batches {
+                let batch = batch.map_err(std::io::Error::other)?;
+                // A writer that has stopped has its own error.
+                sender.send(batch).map_err(std::io::Error::other)?;
+            }
+            Ok(())
+        });
+        drop(sender);
+        (notes, writing.join())
     });
+    match written {
+        Ok(written) => written.map_err(|e| failed(&e))?,
+        Err(_) => return Err(failed(&"the writer panicked")),
+    };
     let notes = notes.map_err(|e| failed(&e))?;
-    writer.close().map_err(|e| failed(&e))?;
     converted.traces = notes.traces;
     converted.lines = lines(&notes, files, spilled);
     converted.lines.extend(unknown.line());
@@ -190,6 +210,31 @@ fn disk(work: &Path, problem: &std::io::Error) -> String {
         "working files in `{}` can't be written: {problem}",
         work.display()
     )
+}
+
+/// Reads the documents of a file on a thread of its own, a portion ahead of `take`.
+fn read_ahead(
+    file: &ForeignFile,
+    take: &mut dyn FnMut(u64, Vec<Document>) -> Result<(), String>,
+) -> Result<(), String> {
+    std::thread::scope(|scope| {
+        let (sender, receiver) = sync_channel::<(u64, Vec<Document>)>(1);
+        let reading = scope.spawn(move || {
+            let array = file.reader.array();
+            documents::read(&file.path, file.container, array, &mut |first, portion| {
+                let sent = sender.send((first, portion));
+                sent.map_err(|_| "nobody takes what is read".to_owned())
+            })
+        });
+        let taken = receiver
+            .iter()
+            .try_for_each(|(first, portion)| take(first, portion));
+        drop(receiver);
+        let read = reading
+            .join()
+            .unwrap_or_else(|_| Err("the file is corrupt".into()));
+        taken.and(read)
+    })
 }
 
 /// The facts of a portion's documents, in pieces of its order.

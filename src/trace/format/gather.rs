@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::assemble::{Assembled, Notes, assemble};
@@ -81,42 +82,12 @@ impl Gatherer {
         Ok(())
     }
 
-    fn path(&self, at: usize) -> PathBuf {
-        self.folder.join(format!("spans-{at:03}.jsonl"))
-    }
-
     fn spill(&mut self) -> std::io::Result<()> {
         self.spilled = true;
         self.bytes = 0;
-        for at in 0..PARTITIONS {
-            let path = self.path(at);
-            let partition = &mut self.partitions[at];
-            if partition.traces.is_empty() && partition.spans.is_empty() {
-                continue;
-            }
-            let file = match &mut partition.file {
-                Some(file) => file,
-                None => partition
-                    .file
-                    .insert(BufWriter::with_capacity(1 << 16, File::create(path)?)),
-            };
-            let traces = partition
-                .traces
-                .drain(..)
-                .map(|facts| Fact::Trace(Box::new(facts)));
-            for fact in traces.chain(
-                partition
-                    .spans
-                    .drain(..)
-                    .map(|span| Fact::Span(Box::new(span))),
-            ) {
-                serde_json::to_writer(&mut *file, &fact)?;
-                file.write_all(b"\n")?;
-            }
-            partition.traces.shrink_to_fit();
-            partition.spans.shrink_to_fit();
-        }
-        Ok(())
+        let folder = &self.folder;
+        let partitions = self.partitions.par_iter_mut().enumerate();
+        partitions.try_for_each(|(at, partition)| partition.spill(&path_of(folder, at)))
     }
 
     /// Gives every trace to `each`: by partition, there by id. Any order of facts gives the same order of traces.
@@ -131,60 +102,91 @@ impl Gatherer {
             self.spill()?;
         }
         let mut notes = Notes::default();
-        for at in 0..PARTITIONS {
-            let path = self.path(at);
-            let mut partition = std::mem::take(&mut self.partitions[at]);
-            if let Some(mut file) = partition.file.take() {
-                file.flush()?;
-                drop(file);
-                let mut read = BufReader::with_capacity(1 << 20, File::open(&path)?);
-                let mut line = Vec::new();
-                while read.read_until(b'\n', &mut line)? > 0 {
-                    match serde_json::from_slice(&line).map_err(std::io::Error::other)? {
-                        Fact::Trace(facts) => partition.traces.push(*facts),
-                        Fact::Span(span) => partition.spans.push(*span),
-                    }
-                    line.clear();
+        let mut partitions = std::mem::take(&mut self.partitions).into_iter().enumerate();
+        loop {
+            // A few at a time: what is assembled of them is in memory at once.
+            let some: Vec<(usize, Partition)> = partitions
+                .by_ref()
+                .take(rayon::current_num_threads().max(1))
+                .collect();
+            if some.is_empty() {
+                return Ok(notes);
+            }
+            let found: Vec<std::io::Result<Vec<(Assembled, Notes)>>> = some
+                .into_par_iter()
+                .map(|(at, partition)| partition.traces(&path_of(&self.folder, at)))
+                .collect();
+            for found in found {
+                let mut assembled = Vec::new();
+                for (trace, of_trace) in found? {
+                    notes.add(of_trace);
+                    assembled.push(trace);
                 }
-                std::fs::remove_file(&path)?;
-            }
-            let mut by_trace: BTreeMap<String, (Vec<TraceFacts>, Vec<SpanFacts>)> = BTreeMap::new();
-            for facts in partition.traces {
-                by_trace
-                    .entry(facts.trace_id.clone())
-                    .or_default()
-                    .0
-                    .push(facts);
-            }
-            for span in partition.spans {
-                by_trace
-                    .entry(span.of.trace_id.clone())
-                    .or_default()
-                    .1
-                    .push(span);
-            }
-            let found = traces_of(by_trace);
-            let mut assembled = Vec::with_capacity(found.len());
-            for (trace, of_trace) in found {
-                notes.add(of_trace);
-                assembled.push(trace);
-            }
-            if !assembled.is_empty() {
-                each(assembled)?;
+                if !assembled.is_empty() {
+                    each(assembled)?;
+                }
             }
         }
-        Ok(notes)
     }
 }
 
-fn traces_of(
-    by_trace: BTreeMap<String, (Vec<TraceFacts>, Vec<SpanFacts>)>,
-) -> Vec<(Assembled, Notes)> {
-    use rayon::prelude::*;
-    let all: Vec<_> = by_trace.into_values().collect();
-    all.into_par_iter()
-        .map(|(records, spans)| assemble(records, spans))
-        .collect()
+/// Where the facts of a partition are on disk.
+fn path_of(folder: &Path, partition: usize) -> PathBuf {
+    folder.join(format!("spans-{partition:03}.jsonl"))
+}
+
+impl Partition {
+    /// Writes its facts to a file, behind those that are there.
+    fn spill(&mut self, path: &Path) -> std::io::Result<()> {
+        if self.traces.is_empty() && self.spans.is_empty() {
+            return Ok(());
+        }
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => self
+                .file
+                .insert(BufWriter::with_capacity(1 << 16, File::create(path)?)),
+        };
+        let traces = std::mem::take(&mut self.traces).into_iter();
+        let spans = std::mem::take(&mut self.spans).into_iter();
+        let traces = traces.map(|facts| Fact::Trace(Box::new(facts)));
+        for fact in traces.chain(spans.map(|span| Fact::Span(Box::new(span)))) {
+            serde_json::to_writer(&mut *file, &fact)?;
+            file.write_all(b"\n")?;
+        }
+        Ok(())
+    }
+
+    /// Its traces by id; its file is gone then.
+    fn traces(mut self, path: &Path) -> std::io::Result<Vec<(Assembled, Notes)>> {
+        if let Some(mut file) = self.file.take() {
+            file.flush()?;
+            drop(file);
+            let mut read = BufReader::with_capacity(1 << 20, File::open(path)?);
+            let mut line = Vec::new();
+            while read.read_until(b'\n', &mut line)? > 0 {
+                match serde_json::from_slice(&line).map_err(std::io::Error::other)? {
+                    Fact::Trace(facts) => self.traces.push(*facts),
+                    Fact::Span(span) => self.spans.push(*span),
+                }
+                line.clear();
+            }
+            std::fs::remove_file(path)?;
+        }
+        let mut by_trace: BTreeMap<String, (Vec<TraceFacts>, Vec<SpanFacts>)> = BTreeMap::new();
+        for facts in self.traces {
+            let (records, _) = by_trace.entry(facts.trace_id.clone()).or_default();
+            records.push(facts);
+        }
+        for span in self.spans {
+            let (_, spans) = by_trace.entry(span.of.trace_id.clone()).or_default();
+            spans.push(span);
+        }
+        let all = by_trace.into_values();
+        Ok(all
+            .map(|(records, spans)| assemble(records, spans))
+            .collect())
+    }
 }
 
 fn partition_of(trace_id: &str) -> usize {
