@@ -132,7 +132,7 @@ pub(super) fn carry(
     let mut from: BTreeSet<usize> = BTreeSet::new();
     // `carried` has the rows of `traces`, one beside the other.
     let mut names: Vec<&String> = tables.iter().flat_map(BTreeMap::keys).collect();
-    names.sort_by_key(|name| (name.as_str() != "traces", name.as_str()));
+    names.sort_by(|a, b| (a.as_str() != "traces", a).cmp(&(b.as_str() != "traces", b)));
     names.dedup();
     let mut order: Vec<usize> = Vec::new();
     let mut made: BTreeSet<&str> = BTreeSet::new();
@@ -180,110 +180,6 @@ pub(super) fn carry(
     if made.contains(CARRIED) {
         files.write(&directory)?;
         take_made_files(old, &directory)?;
-    }
-    for file in files_of(run)? {
-        let is_table = file.extension().is_some_and(|e| e == "parquet");
-        if let (true, Some(folder)) = (is_table, file.parent()) {
-            let name = folder.to_string_lossy().into_owned();
-            tables.entry(name).or_default().push(file);
-        }
-    }
-    Ok(tables)
-}
-
-/// Reads every batch of a table's files.
-pub(super) fn each_batch(
-    run: &Path,
-    files: &[PathBuf],
-    mut each: impl FnMut(&RecordBatch) -> Result<(), String>,
-) -> Result<(), KeepingError> {
-    let mut source = Source::new(run, files.to_vec(), 0);
-    while let Some(batch) = source.next()? {
-        each(&batch).map_err(|e| source.damaged(e))?;
-    }
-    Ok(())
-}
-
-/// Makes `night` anew with the rows of `old`, the oldest first, that neither it nor one of the `later` runs replaces.
-pub(super) fn carry(
-    night: &Night,
-    old: &[&Night],
-    later: &[&Night],
-) -> Result<TakenOver, KeepingError> {
-    let run = &night.run.path;
-    let text = fs::read(run.join(MANIFEST)).map_err(|e| RunError::write(run, e))?;
-    let mut told: Value = read_json(run, MANIFEST)?;
-    let all: Vec<&Night> = old.iter().copied().chain([night]).collect();
-    let tables: Vec<BTreeMap<String, Vec<PathBuf>>> = all
-        .iter()
-        .map(|night| tables_of(&night.run.path))
-        .collect::<Result<_, _>>()?;
-    let last = all.len() - 1;
-    // The last run that replaces each. Later runs name the run that held it: the rows of the night itself stay its own.
-    let mut replaced: HashMap<RowKey, usize> = HashMap::new();
-    for (at, run) in all.iter().chain(later).enumerate() {
-        let tables = tables_of(&run.run.path)?;
-        let files = tables.get(REPLACED).map(Vec::as_slice).unwrap_or_default();
-        each_batch(&run.run.path, files, |batch| {
-            for key in keys(batch)?.into_iter().flatten() {
-                replaced.insert(key, at);
-            }
-            Ok(())
-        })?;
-    }
-    let keep = |at: usize, batch: &RecordBatch| -> Result<BooleanArray, String> {
-        let live = |key: &Option<RowKey>| match key {
-            _ if at == last => true,
-            Some(key) => replaced.get(key).is_none_or(|by| *by <= at),
-            // Of no session and no trace: it is about its run.
-            None => false,
-        };
-        Ok(keys(batch)?.iter().map(live).map(Some).collect())
-    };
-    let files = CarriedFiles::of(&all)?;
-    let directory = RunDirectory::create(run, true, &[])?;
-    let mut taken = TakenOver::default();
-    let mut from: BTreeSet<usize> = BTreeSet::new();
-    let names: BTreeSet<&String> = tables.iter().flat_map(BTreeMap::keys).collect();
-    let mut made: BTreeSet<&str> = BTreeSet::new();
-    for name in names {
-        if OF_THE_RUN.contains(&name.as_str()) {
-            continue;
-        }
-        let sources: Vec<(usize, &str, &Path, &[PathBuf])> = tables
-            .iter()
-            .enumerate()
-            .filter_map(|(at, tables)| {
-                let files = tables.get(name)?.as_slice();
-                let run = &all[at].run;
-                Some((at, run.name.as_str(), run.path.as_path(), files))
-            })
-            .collect();
-        let merging = Merging {
-            table: name,
-            keep: &keep,
-        };
-        let rows = merging.write(&sources, &directory)?;
-        let carried: u64 = rows.range(..last).map(|(_, rows)| rows).sum();
-        if carried == 0 {
-            // As it was, whatever columns others have.
-            let folder = directory.path().join(name);
-            if folder.exists() {
-                fs::remove_dir_all(&folder).map_err(|e| RunError::write(&folder, e))?;
-            }
-            continue;
-        }
-        from.extend(
-            rows.iter()
-                .filter(|(_, rows)| **rows > 0)
-                .map(|(at, _)| *at),
-        );
-        made.insert(name);
-        match name.as_str() {
-            "sessions" => taken.sessions = carried,
-            "traces" => taken.traces = carried,
-            _ => {}
-        }
     }
     for file in files_of(run)? {
         let folder = file.parent().map(|folder| folder.to_string_lossy());
