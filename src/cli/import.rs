@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::piped::Piped;
 use super::setting_flags::{Offer, SettingFlags};
-use super::{AnyError, Outcome, local_out, outcome};
+use super::{AnyError, Outcome, outcome};
 use crate::job::{Job, Setting};
 use crate::run::open;
 use crate::run::{ImportRequest, Imported, import};
@@ -102,7 +102,7 @@ fn told(imported: &Imported) -> String {
 fn explained(found: &Found, json: bool) -> Result<String, AnyError> {
     let native = found.native.iter().map(|file| {
         (
-            file.path.clone(),
+            origin_of(&file.path),
             "nightmill",
             "no other format claims it".to_owned(),
             Vec::new(),
@@ -111,7 +111,7 @@ fn explained(found: &Found, json: bool) -> Result<String, AnyError> {
     let foreign = found.foreign.iter();
     let foreign = foreign.map(|file| {
         (
-            file.path.clone(),
+            origin_of(&file.path),
             file.reader.name(),
             file.why.clone(),
             file.reader.mapping(),
@@ -120,9 +120,11 @@ fn explained(found: &Found, json: bool) -> Result<String, AnyError> {
     let all: Vec<_> = native.chain(foreign).collect();
     if json {
         let files = all.iter().map(|(path, name, why, mapping)| {
-            let mapping: serde_json::Map<_, _> =
-                mapping.iter().map(|(column, source)| (column.clone(), source.as_str().into())).collect();
-            serde_json::json!({"file": origin_of(path), "format": name, "why": why, "mapping": mapping})
+            let mapping: serde_json::Map<_, _> = mapping
+                .iter()
+                .map(|(column, source)| (column.clone(), source.as_str().into()))
+                .collect();
+            serde_json::json!({"file": path, "format": name, "why": why, "mapping": mapping})
         });
         return Ok(format!(
             "{}\n",
@@ -132,7 +134,7 @@ fn explained(found: &Found, json: bool) -> Result<String, AnyError> {
     let mut text = String::new();
     let mut told: Vec<&str> = Vec::new();
     for (path, name, why, mapping) in &all {
-        text.push_str(&format!("{}: {name}: {why}\n", origin_of(path)));
+        text.push_str(&format!("{path}: {name}: {why}\n"));
         if mapping.is_empty() || told.contains(name) {
             continue;
         }
@@ -145,6 +147,9 @@ fn explained(found: &Found, json: bool) -> Result<String, AnyError> {
         for (column, source) in mapping {
             text.push_str(&format!("  {column:width$}  {source}\n"));
         }
+    }
+    for (path, problem) in &found.damaged {
+        text.push_str(&format!("{}: damaged: {problem}\n", path.display()));
     }
     for path in &found.passed_over {
         text.push_str(&format!(

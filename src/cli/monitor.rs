@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::monitor_flags::{AddArgs, MonitorCommand, SetArgs};
 use super::monitor_run::{Runner, check, kept_settings, masked, metrics_of};
-use super::{AnyError, Outcome, listing, local_out, outcome};
+use super::{AnyError, Outcome, listing, outcome};
 use crate::history::figures::Target;
 use crate::job::{SettingsError, split_numbers};
 use crate::metric::Level;
@@ -23,8 +23,6 @@ use crate::text::instant;
 pub(super) use super::monitor_flags::MonitorArgs;
 
 const WEIGHTS: &str = "signal_weights";
-const NO_BUCKET: &str =
-    "runs of monitors are made in local folders; name one, and copy runs from there";
 
 pub(super) fn run(args: MonitorArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
     let now = args.now.unwrap_or_else(Utc::now);
@@ -149,7 +147,6 @@ fn add(
     if let Some(given) = &args.weights {
         filters.insert(WEIGHTS.to_owned(), weights(given)?);
     }
-    local_out(&args.out, NO_BUCKET)?;
     let new = NewMonitor {
         name: args.name,
         project_id: args.project,
@@ -177,9 +174,6 @@ fn change(
     now: DateTime<Utc>,
     config: Option<&Path>,
 ) -> Result<(), AnyError> {
-    if let Some(out) = &args.out {
-        local_out(out, NO_BUCKET)?;
-    }
     let before = monitor.clone();
     if args.filters.is_some() || args.weights.is_some() {
         let mut given = match &args.filters {

@@ -2,7 +2,7 @@
 //! goes to a temporary file first.
 
 use std::fs::File;
-use std::io::{Read, Seek, Write};
+use std::io::{BufRead, Read, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
@@ -61,18 +61,44 @@ impl Piped {
         let mut file = File::create_new(&raw)?;
         std::io::copy(&mut source, &mut file)?;
         file.flush()?;
-        let mut first = [0; 4];
-        let mut kept = File::open(&raw)?;
-        kept.rewind()?;
-        let length = kept.read(&mut first)?;
-        let ending = if first[..length] == *b"PAR1" {
-            "parquet"
-        } else {
-            "jsonl"
-        };
+        let ending = ending(&mut std::io::BufReader::new(File::open(&raw)?))?;
         let named = raw.with_extension(ending);
         std::fs::rename(&raw, &named)?;
         Ok(named.display().to_string())
+    }
+}
+
+/// What the first bytes of a pipe are, as an extension.
+fn ending(kept: &mut impl BufRead) -> std::io::Result<&'static str> {
+    if let Some(packed) = kept_as(kept.fill_buf()?) {
+        return Ok(packed);
+    }
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if kept.by_ref().take(1 << 30).read_until(b'\n', &mut line)? == 0 {
+            return Ok("jsonl");
+        }
+        let text = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&line);
+        let text = text.trim_ascii();
+        return Ok(match text.first() {
+            None => continue,
+            Some(b'[') => "json",
+            // A document that goes on in the next line.
+            Some(b'{') if !text.ends_with(b"}") => "json",
+            Some(b'{') => "jsonl",
+            Some(_) if text.contains(&b',') => "csv",
+            Some(_) => "jsonl",
+        });
+    }
+}
+
+fn kept_as(bytes: &[u8]) -> Option<&'static str> {
+    match bytes {
+        [b'P', b'A', b'R', b'1', ..] => Some("parquet"),
+        [0x1f, 0x8b, ..] => Some("gz"),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some("zst"),
+        _ => None,
     }
 }
 

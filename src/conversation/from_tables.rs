@@ -2,8 +2,9 @@
 //!
 //! A first pass checks every row and notes where the rows of each session are: one entry for rows that follow each other,
 //! so that a table sorted by session needs about 300 bytes a session, and one whose sessions are mixed up to
-//! 32 bytes more for each turn. Transcripts are then read in the order of session ids, at most 16,384 rows at once. The turns of
-//! one group are in memory, and those of no other.
+//! 16 bytes more for each turn. The rows of the chosen transcripts are then read once more, in the order of the files, and
+//! set aside on disk, from where transcripts come in the order of session ids. The turns of one are in memory at once, and
+//! 16 bytes for each row.
 //!
 //! A transcript of which a row was set aside is not judged: a verdict would be about another conversation.
 
@@ -14,15 +15,12 @@ use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 
-use crate::conversation::from_traces::{Conversation, groups};
+use crate::conversation::from_traces::Conversation;
 use crate::conversation::tables::turns_and_cases::{case_of, session_of, turn_of};
 use crate::conversation::{Case, Turn, takes_part};
 use crate::output::RunError;
 use crate::selection::{Ranking, SamplingRate};
-use crate::trace::{BadRow, RowAt, RowRun, SessionKey, TableSource, push_row};
-
-/// Rows of a group.
-const MOST_ROWS: usize = 1 << 14;
+use crate::trace::{BadRow, KeptDocuments, RowAt, RowRun, SessionKey, TableSource, push_row};
 
 /// What the tables of turns and cases held.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -63,10 +61,6 @@ pub(crate) struct TabledSession {
 impl TabledSession {
     fn turn_rows(&self) -> u64 {
         self.turns.iter().map(RowRun::rows).sum()
-    }
-
-    fn rows(&self) -> usize {
-        usize::try_from(self.turn_rows() + 1).unwrap_or(usize::MAX)
     }
 }
 
@@ -183,46 +177,54 @@ impl Tables {
         each: &mut dyn FnMut(Conversation) -> ControlFlow<()>,
     ) -> Result<(), RunError> {
         self.merged.store(0, Relaxed);
-        for group in groups(sessions, MOST_ROWS, TabledSession::rows) {
-            for conversation in self.read_group(group)? {
-                if each(conversation).is_break() {
-                    return Ok(());
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn read_group(&self, group: &[TabledSession]) -> Result<Vec<Conversation>, RunError> {
-        let places: HashMap<&str, usize> = group
+        let places: HashMap<&str, usize> = sessions
             .iter()
             .enumerate()
             .map(|(at, session)| (session.session_id.as_str(), at))
             .collect();
-        let mut turns: Vec<Vec<(Turn, RowAt)>> = group.iter().map(|_| Vec::new()).collect();
-        let runs = group.iter().flat_map(|session| &session.turns).copied();
-        self.turns.read(runs.collect(), |row| {
-            let (session_id, turn) = checked(row.cells, turn_of);
-            let at = session_id.and_then(|id| places.get(id.as_str()).copied());
-            if let (Some(turns), Ok(turn)) = (at.and_then(|at| turns.get_mut(at)), turn) {
-                turns.push((turn, row.at));
+        let mut aside = KeptDocuments::create(&std::env::temp_dir())?;
+        let mut turns: Vec<Vec<(RowAt, u64)>> = sessions.iter().map(|_| Vec::new()).collect();
+        let mut cases: Vec<Option<u64>> = sessions.iter().map(|_| None).collect();
+        // The row of a session that is one of those wanted.
+        let of = |cells: &Cells| {
+            let session_id = session_of(cells).ok()?;
+            places.get(session_id.as_str()).copied()
+        };
+        let runs = sessions.iter().flat_map(|session| &session.turns);
+        self.turns.read(runs.copied(), |row| {
+            if let Ok(cells) = &row.cells
+                && let Some(turns) = of(cells).and_then(|at| turns.get_mut(at))
+            {
+                turns.push((row.at, aside.push(row.at.position(), cells)?));
             }
+            Ok(())
         })?;
-        let mut cases: Vec<Option<Case>> = group.iter().map(|_| None).collect();
         if let Some(table) = &self.cases {
-            let runs = group.iter().filter_map(|session| session.case);
-            table.read(runs.collect(), |row| {
-                let (session_id, case) = checked(row.cells, case_of);
-                let at = session_id.and_then(|id| places.get(id.as_str()).copied());
-                if let (Some(place), Ok(case)) = (at.and_then(|at| cases.get_mut(at)), case) {
-                    *place = Some(case);
+            let runs = sessions.iter().filter_map(|session| session.case);
+            table.read(runs, |row| {
+                if let Ok(cells) = &row.cells
+                    && let Some(case) = of(cells).and_then(|at| cases.get_mut(at))
+                {
+                    *case = Some(aside.push(row.at.position(), cells)?);
                 }
+                Ok(())
             })?;
         }
-        let found = group.iter().zip(turns).zip(cases);
-        found
-            .map(|((session, turns), case)| self.conversation(session, turns, case))
-            .collect()
+        aside.flush()?;
+        for ((session, rows), case) in sessions.iter().zip(turns).zip(cases) {
+            let mut turns = Vec::with_capacity(rows.len());
+            for (at, kept) in rows {
+                if let Ok(turn) = turn_of(aside.read(kept)?.1) {
+                    turns.push((turn, at));
+                }
+            }
+            let case = case.map(|kept| aside.read(kept)).transpose()?;
+            let case = case.and_then(|(_, cells)| case_of(cells).ok());
+            if each(self.conversation(session, turns, case)?).is_break() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn conversation(

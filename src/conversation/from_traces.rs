@@ -1,9 +1,8 @@
 //! Which sessions are judged as conversations, and reading their traces.
 //!
-//! Traces of one session may lie anywhere in the files. So a first pass over small columns notes where each session's
-//! rows are, and sessions are then read group by group, each group by one pass over the files that decodes its rows only.
-//! A group has at most 4096 rows; a longer session is a group of its own. The documents of one group are in memory at
-//! once, and none of another; transcripts that wait for the judge are beside them.
+//! Traces of one session may lie anywhere in the files. So the rows of all chosen sessions are read once, in the order of
+//! the files, and their documents are set aside on disk, from where they come back session by session. The documents of
+//! one session are in memory at once; transcripts that wait for the judge are beside them.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -15,22 +14,13 @@ use crate::conversation::{Case, Turn};
 use crate::output::RunError;
 use crate::selection::{Ranking, sample_of_sessions};
 use crate::text::parse_instant;
-use crate::trace::{DocumentSource, Members, SessionKey, TextAt, merge_documents};
-
-/// Rows of a group. Fewer would mean more passes over JSON Lines files, which are read from their start each time.
-const MOST_ROWS: usize = 4096;
+use crate::trace::{DocumentSource, RowAt, SessionKey, TraceError, merge_documents};
 
 /// A session that is judged, and where the rows of each of its traces are.
 #[derive(Debug)]
 pub(crate) struct ChosenSession {
     key: SessionKey,
-    traces: Vec<Vec<TextAt>>,
-}
-
-impl ChosenSession {
-    fn rows(&self) -> usize {
-        self.traces.iter().map(Vec::len).sum()
-    }
+    traces: Vec<Vec<RowAt>>,
 }
 
 /// A session as the judge reads it.
@@ -70,7 +60,7 @@ struct Sessions(HashMap<SessionKey, FoundSession>);
 
 #[derive(Debug, Default)]
 struct FoundSession {
-    traces: Vec<Vec<TextAt>>,
+    traces: Vec<Vec<RowAt>>,
     passes: bool,
 }
 
@@ -80,7 +70,7 @@ impl Sessions {
     fn add(
         &mut self,
         members: &Map<String, Value>,
-        rows: Vec<TextAt>,
+        rows: Vec<RowAt>,
         passes: impl FnOnce() -> bool,
     ) {
         let started_at = members.get("started_at").and_then(Value::as_str);
@@ -132,103 +122,46 @@ pub(crate) fn read_sessions(
     sessions: &[ChosenSession],
     mut each: impl FnMut(&SessionKey, Vec<Map<String, Value>>) -> ControlFlow<()>,
 ) -> Result<(), RunError> {
-    for group in groups(sessions, MOST_ROWS, ChosenSession::rows) {
-        let found = read_group(documents, group)?;
-        for (session, traces) in group.iter().zip(found) {
-            if each(&session.key, traces).is_break() {
-                return Ok(());
+    let rows = sessions
+        .iter()
+        .flat_map(|session| &session.traces)
+        .flatten();
+    let mut places: Vec<RowAt> = rows.copied().collect();
+    places.sort_unstable();
+    let mut aside = documents.keep()?;
+    let mut kept: Vec<Option<u64>> = vec![None; places.len()];
+    let at = |row: &RowAt| places.binary_search(row).ok();
+    documents.read(&places, |document| {
+        if let Some(place) = at(&document.at).and_then(|at| kept.get_mut(at)) {
+            *place = Some(aside.push(document.at.position(), &document.members)?);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    aside.flush()?;
+    for session in sessions {
+        let traces = session.traces.iter().map(|rows| {
+            let kept = rows.iter().filter_map(|row| *kept.get(at(row)?)?);
+            let mut documents = kept.map(|kept| aside.read(kept));
+            let Some(first) = documents.next() else {
+                return Ok(None);
+            };
+            let (_, mut whole) = first?;
+            for later in documents {
+                merge_documents(&mut whole, later?.1);
             }
+            Ok(Some(whole))
+        });
+        let traces: Result<Vec<_>, TraceError> = traces.collect();
+        if each(&session.key, traces?.into_iter().flatten().collect()).is_break() {
+            break;
         }
     }
     Ok(())
 }
 
-/// Cuts sessions into groups of at most `most` rows, or of one session.
-pub(crate) fn groups<S>(sessions: &[S], most: usize, rows_of: impl Fn(&S) -> usize) -> Vec<&[S]> {
-    let mut groups = Vec::new();
-    let (mut rest, mut count, mut rows) = (sessions, 0, 0);
-    for session in sessions {
-        if count > 0 && rows + rows_of(session) > most {
-            let (group, others) = rest.split_at(count);
-            groups.push(group);
-            (rest, count, rows) = (others, 0, 0);
-        }
-        count += 1;
-        rows += rows_of(session);
-    }
-    if count > 0 {
-        groups.push(rest);
-    }
-    groups
-}
-
-/// The traces of each session of a group, rows of one trace as one.
-fn read_group(
-    documents: &DocumentSource,
-    group: &[ChosenSession],
-) -> Result<Vec<Vec<Map<String, Value>>>, RunError> {
-    let mut places: Vec<(TextAt, usize, usize)> = Vec::new();
-    for (session_at, session) in group.iter().enumerate() {
-        for (trace_at, rows) in session.traces.iter().enumerate() {
-            places.extend(rows.iter().map(|place| (*place, session_at, trace_at)));
-        }
-    }
-    places.sort_unstable_by_key(|(place, ..)| *place);
-    let rows: Vec<TextAt> = places.iter().map(|(place, ..)| *place).collect();
-    let mut found: Vec<Vec<Option<Map<String, Value>>>> = group
-        .iter()
-        .map(|session| vec![None; session.traces.len()])
-        .collect();
-    documents.read(Members::All, Some(&rows), |document| {
-        let at = places.binary_search_by_key(&document.at, |(place, ..)| *place);
-        let Some(&(_, session_at, trace_at)) = at.ok().and_then(|at| places.get(at)) else {
-            return ControlFlow::Continue(());
-        };
-        let traces = found.get_mut(session_at);
-        match traces.and_then(|traces| traces.get_mut(trace_at)) {
-            Some(Some(earlier)) => merge_documents(earlier, document.members),
-            Some(empty) => *empty = Some(document.members),
-            None => {}
-        }
-        ControlFlow::Continue(())
-    })?;
-    let whole = |traces: Vec<Option<Map<String, Value>>>| traces.into_iter().flatten().collect();
-    Ok(found.into_iter().map(whole).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn session(rows: &[usize]) -> ChosenSession {
-        let traces = rows
-            .iter()
-            .map(|count| vec![TextAt::from_position(0); *count]);
-        ChosenSession {
-            key: SessionKey {
-                project_id: None,
-                session_id: "s".into(),
-            },
-            traces: traces.collect(),
-        }
-    }
-
-    #[test]
-    fn groups_are_full_whole_and_in_order() {
-        let sizes = |sessions: &[ChosenSession]| -> Vec<Vec<usize>> {
-            groups(sessions, 4, ChosenSession::rows)
-                .iter()
-                .map(|group| group.iter().map(ChosenSession::rows).collect())
-                .collect()
-        };
-        let rows: [&[usize]; 6] = [&[1, 1], &[2], &[1], &[9], &[3], &[1, 1]];
-        let sessions: Vec<ChosenSession> = rows.into_iter().map(session).collect();
-        assert_eq!(
-            sizes(&sessions),
-            [vec![2, 2], vec![1], vec![9], vec![3], vec![2]]
-        );
-        assert!(sizes(&[]).is_empty());
-    }
 
     #[test]
     fn sessions_are_ordered_by_project_then_by_id() {

@@ -2,6 +2,7 @@
 
 mod comparison_record;
 mod functions;
+mod kept_rows;
 mod loop_record;
 mod plan;
 mod session;
@@ -14,8 +15,10 @@ mod trace_table;
 
 pub use comparison_record::unpack_comparison_record;
 pub use functions::{FunctionDoc, documented};
+pub(crate) use kept_rows::KeptRows;
 pub use loop_record::unpack_loop_record;
 pub use plan::{Digests, ScorePlan, SessionPlan, for_each_batch, given_signals};
+pub(crate) use plan::{JUDGED_AT, JUDGED_SIGNALS};
 pub use session::{EngineOptions, engine_session};
 pub use span_facts::span_facts;
 pub use sql_table::{CheckFile, FilesAsTables, MakeTable};

@@ -3,6 +3,7 @@
 //! ```text
 //! traces (files) ─ embed_once ─ [merge repeated ids] ─ [join given signals]
 //!   ─ repartition by session ─ sort ─ walk over sessions: loop detection, coherence
+//!   ─ [rows set aside, for a condition on them] ─ [join what judges said]
 //!   ─ merge partitions in session order ─ TAP (trace rows are written) ─ aggregate by session
 //! ```
 //!
@@ -169,6 +170,11 @@ pub async fn given_signals(
     context.sql(&sql).await
 }
 
+/// Signals that judges give.
+pub(crate) const JUDGED_SIGNALS: [&str; 2] = ["confidence", "tool_correctness"];
+/// Where what judges said of a trace is; null where they said nothing.
+pub(crate) const JUDGED_AT: &str = "judged_at";
+
 impl ScorePlan {
     /// The rows of all traces, scored and in session order (`session_id` nulls last, `project_id`,
     /// `started_at`, `trace_id`), over the tables `traces` and, if signals are given, `signals`.
@@ -181,6 +187,15 @@ impl ScorePlan {
     /// # Errors
     /// DataFusion's.
     pub async fn scored(&self, context: &SessionContext) -> Result<DataFrame> {
+        let computed = self.computed(context).await?;
+        self.in_order(context, computed, None).await
+    }
+
+    /// The same rows in no order.
+    ///
+    /// # Errors
+    /// DataFusion's.
+    pub(crate) async fn computed(&self, context: &SessionContext) -> Result<DataFrame> {
         let joined = self.joined();
         let scored = self.scored_rows();
         if !self.coherence && !self.loop_detection {
@@ -197,6 +212,60 @@ impl ScorePlan {
         let walk = SessionWalk::new(joined, added);
         context.register_table("walked", Arc::new(walk))?;
         context.sql(&format!("WITH {scored}")).await
+    }
+
+    /// Computed rows in session order, with what judges said: a table of `trace_id`, [`JUDGED_AT`] and
+    /// [`JUDGED_SIGNALS`]. A given signal goes before a judged one. The rows may come from a plan that computes more signals
+    /// than this one: those are left out.
+    ///
+    /// # Errors
+    /// DataFusion's.
+    pub(crate) async fn in_order(
+        &self,
+        context: &SessionContext,
+        computed: DataFrame,
+        judged: Option<Arc<dyn TableProvider>>,
+    ) -> Result<DataFrame> {
+        let null = |wanted: bool, column: &str, of: &str| match wanted {
+            true => format!("t.{column}"),
+            false => format!("CAST(NULL AS {of}) AS {column}"),
+        };
+        let if_given = |wanted: bool, signal: &str| match wanted {
+            true => format!("t.{signal}"),
+            false => format!("CASE WHEN t.{signal}_given THEN t.{signal} END AS {signal}"),
+        };
+        // Of merged rows, a text has a place if it is embedded.
+        let place = |embedded: bool, column: &str| {
+            null(embedded || !self.merge_repeated, column, "BIGINT UNSIGNED")
+        };
+        let fields = computed.schema().fields().iter();
+        let mut columns: Vec<String> = fields
+            .map(|field| match field.name().as_str() {
+                "input_position" => place(self.coherence, "input_position"),
+                "output_position" => {
+                    place(self.coherence || self.loop_detection, "output_position")
+                }
+                "coherence_gap" => null(self.coherence, "coherence_gap", "DOUBLE"),
+                "loop_record" => null(self.loop_detection, "loop_record", "BYTEA"),
+                "coherence" => if_given(self.coherence, "coherence"),
+                "loop_detection" => if_given(self.loop_detection, "loop_detection"),
+                signal if judged.is_some() && JUDGED_SIGNALS.contains(&signal) => {
+                    format!("coalesce(t.{signal}, judged.{signal}) AS {signal}")
+                }
+                other => format!("t.{other}"),
+            })
+            .collect();
+        context.register_table("computed", computed.into_view())?;
+        let mut from = "computed t".to_owned();
+        if let Some(judged) = judged {
+            context.register_table("judged", judged)?;
+            columns.push(format!("judged.{JUDGED_AT}"));
+            // As with given signals, the judged traces are the build side.
+            from = format!("judged RIGHT JOIN {from} ON judged.trace_id = t.trace_id");
+        }
+        let columns = columns.join(", ");
+        let sql = format!("SELECT * FROM (SELECT {columns} FROM {from}) ORDER BY {SESSION_ORDER}");
+        context.sql(&sql).await
     }
 
     /// The call that compares; none where nothing is compared.
@@ -366,7 +435,7 @@ impl ScorePlan {
                confidence, coalesce(given_loop_detection, loop_score(loop_record)) AS loop_detection, \
                tool_correctness, {coherence} AS coherence, \
                given_coherence IS NOT NULL AS coherence_given, given_loop_detection IS NOT NULL AS loop_detection_given{of_spans} \
-             FROM looped ORDER BY {SESSION_ORDER}"
+             FROM looped"
         )
     }
 }

@@ -5,18 +5,36 @@ use std::fmt::Write as _;
 /// The decimal with 4 fraction digits nearest to the exact binary value of `x`, ties to even.
 /// Negative zero becomes zero; NaN and infinities are returned unchanged.
 pub fn round4(x: f64) -> f64 {
+    if let Some(steps) = nearest_steps(x) {
+        // Dividing two exact numbers is correctly rounded.
+        return steps as f64 / 1e4;
+    }
     let scaled = x * 1e4;
     if scaled.abs() < 1e9 {
         let nearest = scaled.round();
-        // Away from a tie the scaled value decides, and dividing two exact numbers is correctly
-        // rounded. Near one, scaling may have lost the deciding bit: format instead.
-        if (0.5 - (scaled - nearest).abs()) > 1e-6 {
+        if is_clear(scaled, nearest) {
             return nearest / 1e4 + 0.0;
         }
     } else if !x.is_finite() {
         return x;
     }
     format!("{x:.4}").parse::<f64>().unwrap_or(x) + 0.0
+}
+
+/// Away from a tie the scaled value decides. Near one, scaling may have lost the deciding bit.
+fn is_clear(scaled: f64, nearest: f64) -> bool {
+    (0.5 - (scaled - nearest).abs()) > 1e-6
+}
+
+/// How many steps of 0.0001 are nearest to a number, where that is clear; of numbers that are neither negative nor large.
+fn nearest_steps(x: f64) -> Option<u64> {
+    let scaled = x * 1e4;
+    if !(0.0..1e9).contains(&scaled) {
+        return None;
+    }
+    // To the nearest, without a call.
+    let steps = (scaled + 0.5) as u64;
+    is_clear(scaled, steps as f64).then_some(steps)
 }
 
 /// `max(0, min(1, x))`. NaN stays NaN: it must never become a score.
@@ -37,28 +55,32 @@ pub fn stored_value(score: f64) -> String {
 
 /// Appends [`stored_value`].
 pub fn push_rounded(out: &mut String, score: f64) {
-    let rounded = round4(score);
-    if !push_shortest(out, rounded) {
-        crate::text::push_number(out, rounded);
+    match nearest_steps(score) {
+        Some(steps) => push_shortest_steps(out, steps),
+        None => crate::text::push_number(out, round4(score)),
     }
 }
 
 /// Appends a score as sentences show it: rounded, always four decimals.
 pub fn push_four_decimals(out: &mut String, score: f64) {
-    let rounded = round4(score);
-    match ten_thousandths(rounded) {
+    match nearest_steps(score) {
         Some(steps) => push_steps(out, steps, 4),
         // Writing to a String can't fail.
-        None => _ = write!(out, "{rounded:.4}"),
+        None => _ = write!(out, "{:.4}", round4(score)),
     }
 }
 
 /// Appends the shortest digits of a number, at least one fraction digit. Of numbers that have at most 4 decimals and
 /// are neither negative nor large; of others it appends nothing and returns false.
 pub(super) fn push_shortest(out: &mut String, x: f64) -> bool {
-    let Some(steps) = ten_thousandths(x) else {
-        return false;
-    };
+    match nearest_steps(x).filter(|steps| *steps as f64 / 1e4 == x && x.is_sign_positive()) {
+        Some(steps) => push_shortest_steps(out, steps),
+        None => return false,
+    }
+    true
+}
+
+fn push_shortest_steps(out: &mut String, steps: u64) {
     let decimals = match steps {
         _ if steps % 1000 == 0 => 1,
         _ if steps % 100 == 0 => 2,
@@ -66,14 +88,6 @@ pub(super) fn push_shortest(out: &mut String, x: f64) -> bool {
         _ => 4,
     };
     push_steps(out, steps, decimals);
-    true
-}
-
-/// How many steps of 0.0001 a number is, if it is that exactly.
-fn ten_thousandths(x: f64) -> Option<u64> {
-    let steps = (x * 1e4).round();
-    let exact = x.is_sign_positive() && steps < 1e9 && steps / 1e4 == x;
-    exact.then_some(steps as u64)
 }
 
 /// Digit by digit: most of what a night's details and scores consist of.

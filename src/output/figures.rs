@@ -32,7 +32,8 @@ impl Default for Distribution {
 impl Distribution {
     /// Adds a score in [0, 1] with 4 decimals.
     pub fn add(&mut self, score: f64, threshold: f64) {
-        let step = (score * STEPS as f64).round().clamp(0.0, STEPS as f64) as usize;
+        // To the nearest: a score of 4 decimals is never far from it.
+        let step = (score * STEPS as f64 + 0.5).clamp(0.0, STEPS as f64) as usize;
         self.counts[step] += 1;
         self.sum += score;
         self.count += 1;

@@ -1,7 +1,7 @@
 //! How a judged metric ended.
 
 /// How a metric of one trace ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Status {
     /// It has a score.
     Success,

@@ -23,8 +23,8 @@ use crate::output::{RunDirectory, RunError, manifest};
 use crate::run::imported_signals::imported_signals;
 use crate::summary::Summary;
 use crate::trace::{
-    BatchLimits, ColumnMap, OnBadFile, Quarantine, ReadOptions, Repeats, SourceFormat,
-    TraceColumns, TraceSource, discover, repeated_trace_ids,
+    BatchLimits, ColumnMap, FactRoom, OnBadFile, Quarantine, ReadOptions, SourceFormat,
+    TraceColumns, TraceSource, any_id_repeats, discover,
 };
 
 /// A validated request.
@@ -64,29 +64,20 @@ fn make(request: &AggregateRequest, making: &mut Making) -> Result<(Summary, Pat
     for file in &files {
         check_if_of_run(&file.path).map_err(|e| RunError::Request(e.to_string()))?;
     }
-    let reading = |signals: Vec<String>| ReadOptions {
+    let reading = ReadOptions {
         columns: TraceColumns {
-            input: false,
-            output: false,
-            compared: false,
-            spans: false,
-            spans_required: false,
-            output_digest: false,
             session_required: true,
-            signals,
+            signals: signal_names(&of_spans),
+            ..TraceColumns::ids()
         },
         map: request.map.clone(),
         text_mode: request.rules.text_mode,
         on_bad_file: request.on_bad_file,
         limits: BatchLimits::default(),
     };
-    let names = signal_names(&of_spans);
     let quarantine = Arc::new(Quarantine::default());
-    let source = Arc::new(TraceSource::open(
-        files.clone(),
-        reading(names),
-        Arc::clone(&quarantine),
-    )?);
+    let source = TraceSource::open(files.clone(), reading, Arc::clone(&quarantine))?;
+    let source = Arc::new(source);
     super::score::check_rows(&source)?;
     if !source.has_any_signal() {
         return Err(RunError::Request(format!(
@@ -106,9 +97,11 @@ fn make(request: &AggregateRequest, making: &mut Making) -> Result<(Summary, Pat
     let inputs: Vec<PathBuf> = files.iter().map(|file| file.path.clone()).collect();
     let run = RunDirectory::create(&request.out, request.overwrite, &inputs)?;
     making.announce(&request.out, "aggregate", &request.rules.metrics);
-    let ids = || TraceSource::open(files.clone(), reading(Vec::new()), Arc::default());
-    let repeated = repeated_trace_ids(ids, request.engine.index_memory() / 32, Repeats::Any)?;
-    let merge_repeated = !repeated.is_empty();
+    let room = FactRoom {
+        most_ids: request.engine.index_memory() / 32,
+        folder: &run.work(),
+    };
+    let merge_repeated = any_id_repeats(files, &request.map, request.on_bad_file, room)?;
     making.stages.end("open and check");
     let runtime = runtime(request.engine.threads)?;
     let (seen, sessions) = runtime.block_on(execute(

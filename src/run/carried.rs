@@ -20,7 +20,7 @@ use crate::history::stored_run::{HistoryError, read_json};
 use crate::output::manifest::write_json;
 use crate::output::{RunDirectory, RunError};
 use crate::text::origin_of;
-use crate::trace::{SourceFile, SourceFormat, TextAt, TraceSource};
+use crate::trace::{RowAt, SourceFile, SourceFormat, TraceSource};
 
 /// The list of files, inside the folder of the table.
 pub(super) const FILES: &str = "files.json";
@@ -170,7 +170,7 @@ pub(super) fn rows_of(
             None => Arc::new(single.slice(row, 1)),
         };
         for place in places.as_primitive::<UInt64Type>().iter().flatten() {
-            if Some(TextAt::from_position(place).parts().0) != standing_in {
+            if Some(RowAt::from_position(place).parts().0) != standing_in {
                 lists.values().append_value(place);
             }
         }

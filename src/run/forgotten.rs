@@ -5,7 +5,6 @@
 //! once more, to the ledger alone.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -29,9 +28,12 @@ use crate::selection::{Ids, SamplingRate, TraceFilters};
 use crate::text::TextId;
 use crate::trace::format::Found;
 use crate::trace::{
-    BatchLimits, Code, ColumnMap, DocumentSource, Members, OnBadFile, Quarantine, ReadOptions,
-    RepeatedIds, SessionKey, SourceFile, TraceColumns, TraceSource, label,
+    BatchLimits, Code, ColumnMap, DocumentSource, FactRoom, OnBadFile, Quarantine, ReadOptions,
+    SessionKey, SourceFile, TraceColumns, TraceError, TraceSource, label,
 };
+
+/// Trace ids that are held in memory at once, about 32 bytes each.
+const MOST_IDS: usize = 1 << 20;
 
 /// A file that could not be looked at, or not as it was when its run read it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -98,7 +100,7 @@ struct Opened {
     map: ColumnMap,
     rules: Rules,
     /// Holds files that had to be made.
-    _work: tempfile::TempDir,
+    work: tempfile::TempDir,
 }
 
 impl RequestOfRun {
@@ -134,14 +136,18 @@ impl RequestOfRun {
             return looked;
         };
         let traces = &mut looked.traces;
-        let read = opened.documents().read(Members::Facts, None, |document| {
-            let user = label(&document.members, "user_id");
-            let session = SessionKey::of_document(&document.members);
-            let of_session = session.is_some_and(|key| what.sessions.contains(&key.session_id));
-            if of_session || (user.is_some() && user == what.user) {
-                traces.insert(document.trace_id);
-            }
-            ControlFlow::Continue(())
+        let documents = opened.documents();
+        let read = documents.and_then(|documents| {
+            documents.read_facts_of_rows(|_, members| {
+                let user = label(members, "user_id");
+                let session = SessionKey::of_document(members);
+                let of_session = session.is_some_and(|key| what.sessions.contains(&key.session_id));
+                if (of_session || (user.is_some() && user == what.user))
+                    && let Some(trace_id) = label(members, "trace_id")
+                {
+                    traces.insert(trace_id);
+                }
+            })
         });
         if let Err(e) = read {
             looked.unread.insert(self.unread(e));
@@ -159,15 +165,18 @@ impl RequestOfRun {
             return looked;
         };
         let rows = &mut looked.rows;
-        let read = opened.documents().read(Members::Facts, None, |document| {
-            if what.traces.contains(&document.trace_id)
-                && let Some(file) = opened.files.get(document.at.file())
-            {
-                let path = std::path::absolute(&file.path).unwrap_or_else(|_| file.path.clone());
-                let path = crate::text::origin_of(&path);
-                rows.entry(path).or_default().insert(document.at.row());
-            }
-            ControlFlow::Continue(())
+        let documents = opened.documents();
+        let read = documents.and_then(|documents| {
+            documents.read_facts_of_rows(|at, members| {
+                let (_, row) = at.parts();
+                if label(members, "trace_id").is_some_and(|id| what.traces.contains(&id))
+                    && let Some(file) = documents.file_of(at)
+                {
+                    let path = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+                    let path = crate::text::origin_of(&path);
+                    rows.entry(path).or_default().insert(row);
+                }
+            })
         });
         let read = read.map_err(|e| e.to_string());
         let read = read.and_then(|()| match self.embeds && !looked.rows.is_empty() {
@@ -245,7 +254,7 @@ impl RequestOfRun {
             files,
             map: open::column_map(&job).map_err(failed)?,
             rules,
-            _work: work,
+            work,
         })
     }
 
@@ -322,15 +331,18 @@ fn put_again(request: &ScoreRequest) -> Result<BTreeSet<String>, RunError> {
     service.ledger().note_calls();
     let run = RunDirectory::create(&request.out, false, &[])?;
     let files = inputs(request, &run.work())?.files;
-    let documents = Arc::new(stages::documents(request, files.clone())?);
+    let documents = Arc::new(stages::documents(request, files.clone(), &run.work())?);
     let passes = Passes {
         request,
         service: None,
-        documents,
+        repeats: documents.repeats(),
         targets: None,
     };
-    let runtime = runtime(request.engine.threads)?;
-    runtime.block_on(passes.judge(judge, &service, &files, &GivenSignals::none(), &run))?;
+    let reading = stages::reading(request, stages::columns(&request.rules, None));
+    let source = Arc::new(TraceSource::open(files, reading, Arc::default())?);
+    let given = GivenSignals::none();
+    let judging = passes.judge(judge, &service, &documents, &source, &given, &run);
+    runtime(request.engine.threads)?.block_on(judging)?;
     Ok(service.ledger().noted_calls())
 }
 
@@ -353,9 +365,14 @@ fn files(found: &Found, rules: &Rules, work: &Path) -> Result<Vec<SourceFile>, S
 }
 
 impl Opened {
-    fn documents(&self) -> DocumentSource {
+    fn documents(&self) -> Result<DocumentSource, TraceError> {
         let (files, map) = (self.files.clone(), self.map.clone());
-        DocumentSource::new(files, map, OnBadFile::Skip, RepeatedIds::default())
+        let room = FactRoom {
+            most_ids: MOST_IDS,
+            folder: self.work.path(),
+        };
+        // What can't be read is told where texts are looked for.
+        DocumentSource::open(files, map, OnBadFile::Skip, room, &Quarantine::default())
     }
 
     /// The texts of the traces, as they were embedded.

@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use crate::output::RunError;
 use crate::output::directory::PartialFile;
-use crate::text::TextMode;
+use crate::run::inputs::passed_over;
+use crate::text::{TextMode, origin_of};
 use crate::trace::format::{Found, convert};
 use crate::trace::{OnBadFile, Quarantine, QuarantinedRows};
 
@@ -53,7 +54,7 @@ pub(super) fn reasons(entries: &[QuarantinedRows]) -> BTreeMap<String, u64> {
     for entry in entries {
         let first = format!(
             "{}, row {}: {}",
-            entry.file.display(),
+            origin_of(&entry.file),
             entry.first_row,
             entry.reason
         );
@@ -78,6 +79,7 @@ pub fn import(request: &ImportRequest) -> Result<Imported, RunError> {
         .tempdir_in(parent);
     let work = work.map_err(|e| RunError::write(parent, e))?;
     let quarantine = Quarantine::default();
+    request.found.set_damaged_aside(&quarantine);
     let (files, mode) = (&request.found.foreign, request.text_mode);
     let on_bad_file = request.on_bad_file;
     let converted = convert(
@@ -101,6 +103,8 @@ pub fn import(request: &ImportRequest) -> Result<Imported, RunError> {
         )));
     }
     partial.commit()?;
+    let mut notes = converted.lines;
+    notes.extend(passed_over(&request.found.passed_over));
     Ok(Imported {
         out: request.out.clone(),
         traces: converted.traces,
@@ -108,6 +112,6 @@ pub fn import(request: &ImportRequest) -> Result<Imported, RunError> {
         bytes: converted.bytes,
         set_aside: entries.iter().map(|entry| entry.rows.max(1)).sum(),
         reasons,
-        notes: converted.lines,
+        notes,
     })
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::output::RunError;
 use crate::run::ScoreRequest;
+use crate::text::origin_of;
 use crate::trace::format::convert;
 use crate::trace::{Quarantine, SourceFile};
 
@@ -28,9 +29,8 @@ pub(super) fn inputs(request: &ScoreRequest, work: &Path) -> Result<Inputs, RunE
         notes: Vec::new(),
         set_aside: Quarantine::default(),
     };
-    if !found.passed_over.is_empty() {
-        inputs.notes.push(passed_over(&found.passed_over));
-    }
+    found.set_damaged_aside(&inputs.set_aside);
+    inputs.notes.extend(passed_over(&found.passed_over));
     if found.foreign.is_empty() {
         return Ok(inputs);
     }
@@ -48,16 +48,45 @@ pub(super) fn inputs(request: &ScoreRequest, work: &Path) -> Result<Inputs, RunE
     )?;
     inputs.notes.extend(converted.lines);
     inputs.files.extend(converted.file);
+    if inputs.files.is_empty() {
+        let why = inputs.set_aside.sorted().into_iter().next();
+        let why = why.map_or_else(String::new, |entry| {
+            format!(
+                ": {}, row {}: {}",
+                entry.file.display(),
+                entry.first_row,
+                entry.reason
+            )
+        });
+        return Err(RunError::Request(format!(
+            "there is no trace in these files{why}"
+        )));
+    }
     Ok(inputs)
 }
 
+impl Inputs {
+    /// Names the files that were given where the quarantine names one that was made of them.
+    pub fn name_given(&self, quarantine: &Quarantine) {
+        for file in &self.files {
+            let given = match file.origins.as_slice() {
+                [] => continue,
+                [one] => one.clone(),
+                [first, others @ ..] => {
+                    PathBuf::from(format!("{} and {} more", first.display(), others.len()))
+                }
+            };
+            quarantine.rename(&file.path, &given);
+        }
+    }
+}
+
 /// Files of a folder that no format claims.
-pub(super) fn passed_over(files: &[PathBuf]) -> String {
-    let named: Vec<String> = files
-        .iter()
-        .take(3)
-        .map(|file| crate::text::origin_of(file))
-        .collect();
+pub(super) fn passed_over(files: &[PathBuf]) -> Option<String> {
+    if files.is_empty() {
+        return None;
+    }
+    let named: Vec<String> = files.iter().take(3).map(|file| origin_of(file)).collect();
     let more = match files.len() {
         0..=3 => String::new(),
         all => format!(" and {} more", all - 3),
@@ -68,10 +97,10 @@ pub(super) fn passed_over(files: &[PathBuf]) -> String {
         "files were"
     };
     let count = files.len();
-    format!(
-        "{count} {was} passed over, in no format that is known: {}{more}",
+    Some(format!(
+        "{count} {was} passed over, in no format of traces that is known: {}{more}",
         named.join(", ")
-    )
+    ))
 }
 
 /// The text mode of a run: as given, else what files of other formats are embedded by.
@@ -88,6 +117,13 @@ pub(super) fn text_mode(
         return Err(
             "--text-mode compat: these files were imported with what was said alone; import them again with --text-mode \
              compat"
+                .into(),
+        );
+    }
+    if found.documents > 0 && given == Some(TextMode::Content) {
+        return Err(
+            "--text-mode content: these files were imported with whole documents, as compat embeds them; import them again \
+             without --text-mode compat"
                 .into(),
         );
     }

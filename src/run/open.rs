@@ -321,8 +321,14 @@ pub fn found(job: &Job, paths: &[String]) -> Result<Found, SettingsError> {
             SettingsError(format!("--mapping {}: {problem}", path.display()))
         })?)),
     };
-    format::found(paths, choice, mapping.as_ref(), mapped.contains(&true))
-        .map_err(|e| SettingsError(e.to_string()))
+    let found = format::found(paths, choice, mapping.as_ref(), mapped.contains(&true))
+        .map_err(|e| SettingsError(e.to_string()))?;
+    match (found.damaged.first(), on_bad_file(job)) {
+        (Some((file, problem)), OnBadFile::Fail) => {
+            wrong(format!("file `{}`: {problem}", file.display()))
+        }
+        _ => Ok(found),
+    }
 }
 
 /// An import of these files into `out`.
@@ -331,6 +337,9 @@ pub fn found(job: &Job, paths: &[String]) -> Result<Found, SettingsError> {
 /// [`SettingsError`] if files of nightmill's own columns are among them: there is nothing to import.
 pub fn import(job: &Job, found: Found, out: PathBuf) -> Result<ImportRequest, SettingsError> {
     if let Some(own) = found.native.first() {
+        if let Some(problem) = format::unreadable_file(&own.path) {
+            return wrong(format!("file `{}`: {problem}", own.path.display()));
+        }
         return wrong(format!(
             "`{}`: no other format claims this file, so that there is nothing to import; score reads it as it is, with --map \
              where its columns have other names. If it is in a format that is known, name it with --format",

@@ -70,10 +70,8 @@ pub fn own_columns(
             "there is no trace in these files{why}"
         )));
     };
-    let mut notes = converted.lines;
-    if !found.passed_over.is_empty() {
-        notes.insert(0, passed_over(&found.passed_over));
-    }
+    let mut notes: Vec<String> = passed_over(&found.passed_over).into_iter().collect();
+    notes.extend(converted.lines);
     Ok(OwnColumns {
         paths: vec![file.path.display().to_string()],
         notes,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::conversation::{Listener, from_traces};
+use crate::engine::{Digests, ScorePlan};
 use crate::judge::{Price, Usage, follow};
 use crate::metric::JudgedMetric;
 use crate::output::RunError;
@@ -18,8 +19,9 @@ use crate::run::judging::trace_evidence::trace_evidence;
 use crate::run::judging::traces;
 use crate::run::plan::turns::{PlannedTables, plan_conversations};
 use crate::run::signals_file::GivenSignals;
-use crate::run::stages::Passes;
+use crate::run::stages::{Known, Passes};
 use crate::run::{ScoreRequest, load_service, stages};
+use crate::trace::{TraceColumns, TraceSource};
 
 /// What a metric would ask.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -81,19 +83,42 @@ pub fn plan(request: &ScoreRequest, judge: &JudgeRequest) -> Result<PlanSummary,
         Some(path) => runtime.block_on(GivenSignals::read(path, &[]))?,
         None => GivenSignals::none(),
     };
-    let documents = Arc::new(stages::documents(request, files.clone())?);
-    let targets = stages::targets(request, &documents)?;
+    let documents = Arc::new(stages::documents(request, files.clone(), work.path())?);
+    let known = Known {
+        repeats: documents.repeats(),
+        documents: Some(Arc::clone(&documents)),
+    };
+    let targets = stages::targets(request, &known)?;
     let passing = match &judge.condition {
         None => targets,
         Some(condition) => {
             let passes = Passes {
                 request,
                 service: Some(load_service(&request.engine, work.path())?),
-                documents: Arc::clone(&documents),
+                repeats: known.repeats,
                 targets,
             };
-            let passing = passes.passing(condition, &files, &given, work.path());
-            Some(Arc::new(runtime.block_on(passing)?))
+            // Of the run's own metrics, a condition sees the signals.
+            let plan = ScorePlan {
+                comparing: [None; 3],
+                digests: Digests::default(),
+                ..passes.plan(&given, Some(condition))
+            };
+            let columns = TraceColumns {
+                input: plan.coherence,
+                output: plan.coherence || plan.loop_detection,
+                ..TraceColumns::ids()
+            };
+            let reading = stages::reading(request, columns);
+            let source = TraceSource::open(files, reading, Arc::default())?;
+            let source = match &passes.targets {
+                None => source,
+                Some(targets) => source.keep_only(Arc::clone(targets)),
+            };
+            let source = Arc::new(source);
+            let passing = passes.passing(condition, &plan, &source, &given, work.path());
+            let (passing, _) = runtime.block_on(passing)?;
+            Some(Arc::new(passing))
         }
     };
     let selection = traces::select(judge, &documents, passing.as_deref())?;

@@ -39,17 +39,6 @@ pub enum RetryError {
         "the manifest of `{0}` does not hold its request; make the run again with the flags of then and one more of --judge-rounds: what is in the ledger is not paid twice"
     )]
     NotRecorded(PathBuf),
-    /// A file is on another machine.
-    #[error(
-        "the run `{run}` read `{file}`, and a retry reads local files alone; make the run again by its command, with one \
-         more of --judge-rounds: what is in the ledger is not paid twice"
-    )]
-    Remote {
-        /// Id of the old run.
-        run: String,
-        /// The address of the file.
-        file: String,
-    },
     /// A file is not what it was.
     #[error(
         "`{file}` is not the file that the run `{run}` read; put it back, or make the run again: what is in the ledger is not paid twice"
@@ -68,7 +57,7 @@ pub enum RetryError {
     Remote {
         /// Id of the old run.
         run: String,
-        /// The file.
+        /// The address of the file.
         file: String,
     },
 }
@@ -300,10 +289,6 @@ impl Retry {
         }
         match self.request.changed() {
             None => Ok(()),
-            Some(file) if file.path.contains("://") => Err(RetryError::Remote {
-                run: self.old.name.clone(),
-                file: file.path.clone(),
-            }),
             Some(file) => Err(RetryError::Changed {
                 run: self.old.name.clone(),
                 file: file.path.clone(),

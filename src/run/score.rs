@@ -12,7 +12,6 @@ use super::trace_rows::TraceCounts;
 use super::{EngineRequest, Retry, load_service, worst};
 use crate::embed::{EmbeddingCounts, EmbeddingService};
 use crate::job::RequestRecord;
-use crate::metric::spans::OfSpans;
 use crate::metric::{ALL, CONVERSATION, Rules};
 use crate::model::Model;
 use crate::output::{Distributions, RunDirectory, RunError, manifest};
@@ -20,13 +19,13 @@ use crate::run::inputs::inputs;
 use crate::run::judging::request::JudgeRequest;
 use crate::run::judging::traces;
 use crate::run::night::{self, Night};
-use crate::run::stages::Passes;
+use crate::run::stages::{Known, Passes};
 use crate::run::{carried, retry_conversations, stages};
 use crate::selection::TargetChoice;
 use crate::summary::{PageFacts, ShownSession, Summary};
 use crate::text::TextMode;
 use crate::trace::format::Found;
-use crate::trace::{ColumnMap, OnBadFile, Quarantine, SourceFile, TraceColumns, TraceSource};
+use crate::trace::{ColumnMap, OnBadFile, Quarantine, SourceFile, TraceSource};
 
 /// Renders report.html from what a run came to, or says what is wrong with its template.
 pub type PageWriter = fn(&PageFacts, &Rules, &Summary, &[ShownSession]) -> Result<String, String>;
@@ -163,7 +162,7 @@ fn make(
     }
     let work = early.as_ref().map(RunDirectory::work).unwrap_or_default();
     let mut opened = inputs(request, &work)?;
-    let files = std::mem::take(&mut opened.files);
+    let files = opened.files.clone();
     let mut record = request.record.clone();
     record.report = request.report.is_some();
     record.targets.clone_from(&request.targets);
@@ -182,20 +181,9 @@ fn make(
         Some(night) => night.with(files),
     };
     let rules = &request.rules;
-    let columns = TraceColumns {
-        input: rules.computes("coherence"),
-        // A document that is only compared is read as it is.
-        output: rules.reads_output(),
-        compared: rules.compares(),
-        spans: rules.reads_spans(),
-        spans_required: rules.requires_spans(),
-        output_digest: rules.digests_output(),
-        session_required: rules.wants("loop_detection")
-            || rules.of_spans().any(OfSpans::is_of_sessions)
-            || rules.wants_sessions()
-            || rules.wants(CONVERSATION),
-        signals: Vec::new(),
-    };
+    let asking = request.judge.as_ref();
+    let condition = asking.and_then(|judge| judge.condition.as_deref());
+    let columns = stages::columns(rules, condition);
     let quarantine = Arc::new(Quarantine::default());
     let source = TraceSource::open(
         files.clone(),
@@ -218,8 +206,9 @@ fn make(
         _ => None,
     };
     let run = early.map_or_else(directory, Ok)?;
-    let documents = Arc::new(stages::documents(request, files.clone())?);
-    let targets = stages::targets(request, &documents)?;
+    let chosen = judge.is_some() || request.targets.is_some();
+    let known = Known::of(request, files.clone(), chosen, &run.work())?;
+    let targets = stages::targets(request, &known)?;
     let nothing = targets.as_ref().is_some_and(|targets| targets.is_empty());
     if nothing && request.monitor_id.is_none() && request.retry().is_none() {
         return Err(RunError::Request(
@@ -232,7 +221,9 @@ fn make(
         Some(targets) => source.keep_only(Arc::clone(targets)),
     });
     let _ = progress.source.set(Arc::clone(&source));
-    retry_conversations::prepare(request, &documents)?;
+    if let Some(documents) = &known.documents {
+        retry_conversations::prepare(request, documents)?;
+    }
     making.stages.end("open and check");
 
     let mut service = None;
@@ -273,32 +264,28 @@ fn make(
     let passes = Passes {
         request,
         service: service.clone(),
-        documents,
+        repeats: known.repeats,
         targets,
     };
-    let mut texts_seen_before = 0;
-    let judged = match &judge {
-        None => None,
-        Some((judge, judges)) => {
+    let judged = match (&judge, &known.documents) {
+        (Some((judge, judges)), Some(documents)) => {
             progress.enter("judging");
-            let judged = runtime.block_on(passes.judge(judge, judges, &files, &given, &run))?;
-            // What the condition embedded is counted once, by the pass that writes.
-            texts_seen_before = counts().unwrap_or_default().texts;
+            let judged = passes.judge(judge, judges, documents, &source, &given, &run);
+            let judged = runtime.block_on(judged)?;
             making.stages.end("judge");
             Some(judged)
         }
+        _ => None,
     };
-    let (store, judge_summary, conversations) = match judged {
-        None => (None, None, None),
-        Some(judged) => (judged.traces, Some(judged.summary), judged.conversations),
+    let (store, judge_summary, conversations, computed) = match judged {
+        None => (None, None, None, None),
+        Some(judged) => (
+            judged.traces,
+            Some(judged.summary),
+            judged.conversations,
+            judged.computed,
+        ),
     };
-    if let Some(store) = &store {
-        for signal in ["confidence", "tool_correctness"] {
-            for (trace_id, score) in store.scores(signal)? {
-                given.add(&trace_id, signal, score);
-            }
-        }
-    }
 
     progress.enter("scoring");
     let (mut traces, mut sessions) = runtime.block_on(passes.score(
@@ -307,6 +294,7 @@ fn make(
         &given,
         given_ids.clone(),
         store,
+        computed,
         night.as_ref(),
     ))?;
     if let Some(night) = &night {
@@ -318,8 +306,7 @@ fn make(
     if let Some(service) = &service {
         service.finish();
     }
-    let mut counts = counts().unwrap_or_default();
-    counts.texts -= texts_seen_before;
+    let counts = counts().unwrap_or_default();
     match &service {
         None => making.stages.end("read, score and write"),
         Some(_) => {
@@ -357,6 +344,7 @@ fn make(
         .sorted()
         .into_iter()
         .for_each(|entry| quarantine.add(entry));
+    opened.name_given(&quarantine);
     set_aside(&run, &quarantine, &mut summary)?;
     if let Some(page) = request.report {
         let worst = worst::read(&run, &source, &summary.worst_sessions, rules)?;
@@ -368,6 +356,12 @@ fn make(
     let signals = request.signals.as_ref();
     let signals = signals.map(|path| crate::text::origin_of(Path::new(path)));
     carried::keep(&run, &source, night.as_ref())?;
+    tracing::info!(
+        rows = summary.rows_read,
+        scored = source.rows_decoded(),
+        looked_up = known.documents.as_ref().map_or(0, |d| d.rows_decoded()),
+        "rows decoded, each as often as it was"
+    );
     let origins = manifest::Origins {
         model: service.as_ref().map_or(serde_json::Value::Null, |service| {
             manifest::model(service, request.engine.model.as_deref())

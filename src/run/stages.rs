@@ -12,13 +12,13 @@ use crate::conversation::from_traces::ChosenSession;
 use crate::conversation::{Conversations, judge_all};
 use crate::embed::EmbeddingService;
 use crate::engine::{
-    Digests, EngineOptions, ScorePlan, SessionPlan, Tap, engine_session, for_each_batch,
+    Digests, EngineOptions, KeptRows, ScorePlan, SessionPlan, Tap, engine_session, for_each_batch,
     traces_table,
 };
 use crate::judge::JudgeService;
-use crate::metric::SIGNALS;
 use crate::metric::compared::Comparing;
 use crate::metric::spans::OfSpans;
+use crate::metric::{CONVERSATION, Rules, SIGNALS};
 use crate::output::score_rows::ModelLabel;
 use crate::output::{RunDirectory, RunError};
 use crate::run::ScoreRequest;
@@ -31,8 +31,8 @@ use crate::run::signals_file::GivenSignals;
 use crate::run::trace_rows::{TraceCounts, TraceRows};
 use crate::summary::JudgeSummary;
 use crate::trace::{
-    BatchLimits, DocumentSource, ReadOptions, Repeats, SourceFile, TraceColumns, TraceSource,
-    repeated_trace_ids,
+    BatchLimits, DocumentSource, FactRoom, Quarantine, ReadOptions, SourceFile, TraceColumns,
+    TraceSource, any_id_repeats,
 };
 
 /// How a run reads its files.
@@ -49,36 +49,91 @@ pub(super) fn reading(request: &ScoreRequest, columns: TraceColumns) -> ReadOpti
     }
 }
 
-/// The traces of a request's files as documents. Reads the id column, to know which ids repeat.
+/// The columns of traces that rules read; a signal that a condition names is computed too.
+pub(super) fn columns(rules: &Rules, condition: Option<&str>) -> TraceColumns {
+    let (coherence, loops) = (
+        names(condition, "coherence"),
+        names(condition, "loop_detection"),
+    );
+    TraceColumns {
+        input: rules.computes("coherence") || coherence,
+        // A document that is only compared is read as it is.
+        output: rules.reads_output() || coherence || loops,
+        compared: rules.compares(),
+        spans: rules.reads_spans(),
+        spans_required: rules.requires_spans(),
+        output_digest: rules.digests_output(),
+        session_required: rules.wants("loop_detection")
+            || rules.of_spans().any(OfSpans::is_of_sessions)
+            || rules.wants_sessions()
+            || rules.wants(CONVERSATION),
+        signals: Vec::new(),
+    }
+}
+
+fn names(condition: Option<&str>, signal: &str) -> bool {
+    condition.is_some_and(|condition| condition.contains(signal))
+}
+
+/// What is known of the traces of a run before they are scored.
+pub(super) struct Known {
+    /// Whether several rows make one trace.
+    pub repeats: bool,
+    /// The facts that choose traces; none where nothing is chosen.
+    pub documents: Option<Arc<DocumentSource>>,
+}
+
+impl Known {
+    /// Reads small columns, once: all facts where `chosen` says that traces are chosen by them, and else only as far as it
+    /// takes to know whether ids repeat.
+    pub fn of(
+        request: &ScoreRequest,
+        files: Vec<SourceFile>,
+        chosen: bool,
+        folder: &Path,
+    ) -> Result<Self, RunError> {
+        let (map, on_bad_file) = (&request.map, request.on_bad_file);
+        let room = room(request, folder);
+        if !chosen {
+            return Ok(Self {
+                repeats: any_id_repeats(files, map, on_bad_file, room)?,
+                documents: None,
+            });
+        }
+        let documents = documents(request, files, folder)?;
+        Ok(Self {
+            repeats: documents.repeats(),
+            documents: Some(Arc::new(documents)),
+        })
+    }
+}
+
+fn room<'f>(request: &ScoreRequest, folder: &'f Path) -> FactRoom<'f> {
+    FactRoom {
+        most_ids: request.engine.index_memory() / 32,
+        folder,
+    }
+}
+
+/// The traces of a request's files as documents, with their facts.
 pub(super) fn documents(
     request: &ScoreRequest,
     files: Vec<SourceFile>,
+    folder: &Path,
 ) -> Result<DocumentSource, RunError> {
-    let columns = TraceColumns::ids();
-    let most = request.engine.index_memory() / 32;
-    let open = || {
-        TraceSource::open(
-            files.clone(),
-            reading(request, columns.clone()),
-            Arc::default(),
-        )
-    };
-    // Who reads documents merges the rows of each id; all others only want to know whether there is something to merge.
-    let asked = match request.judge.is_some() || request.targets.is_some() {
-        true => Repeats::Each,
-        false => Repeats::Any,
-    };
-    let repeated = repeated_trace_ids(open, most, asked)?;
-    let (map, on_bad_file) = (request.map.clone(), request.on_bad_file);
-    Ok(DocumentSource::new(files, map, on_bad_file, repeated))
+    let (map, room) = (request.map.clone(), room(request, folder));
+    // The pass that scores reports what is wrong with rows.
+    let ignored = Quarantine::default();
+    let documents = DocumentSource::open(files, map, request.on_bad_file, room, &ignored);
+    Ok(documents?)
 }
 
 /// The traces of the targets, where the request chooses some.
 pub(super) fn targets(
     request: &ScoreRequest,
-    documents: &DocumentSource,
+    known: &Known,
 ) -> Result<Option<Arc<HashSet<String>>>, RunError> {
-    let Some(choice) = &request.targets else {
+    let (Some(choice), Some(documents)) = (&request.targets, &known.documents) else {
         return Ok(None);
     };
     let traces = super::targets::choose(choice, documents)?;
@@ -92,6 +147,8 @@ pub(super) struct Judged {
     pub traces: Option<Judgements>,
     /// Of sessions, if conversations are judged.
     pub conversations: Option<Conversations>,
+    /// The computed traces, where a condition has looked at them.
+    pub computed: Option<KeptRows>,
     pub summary: JudgeSummary,
 }
 
@@ -100,50 +157,62 @@ pub(super) struct Passes<'r> {
     pub request: &'r ScoreRequest,
     /// None where no text is embedded.
     pub service: Option<Arc<EmbeddingService>>,
-    pub documents: Arc<DocumentSource>,
+    /// Whether several rows make one trace.
+    pub repeats: bool,
     /// The traces of the targets; none are all traces.
     pub targets: Option<Arc<HashSet<String>>>,
 }
 
 impl Passes<'_> {
-    /// The plan of the traces of `source`, scored. Signals of spans come where their digests do.
-    async fn scored(
-        &self,
-        spill_folder: PathBuf,
-        source: Arc<TraceSource>,
-        given: &GivenSignals,
-        (coherence, loop_detection): (bool, bool),
-        (comparing, digests): ([Option<f64>; 3], Digests),
-    ) -> Result<(SessionContext, DataFrame), RunError> {
+    fn context(&self, folder: PathBuf) -> Result<SessionContext, RunError> {
         let (request, rules) = (self.request, &self.request.rules);
-        let context = engine_session(&EngineOptions {
+        Ok(engine_session(&EngineOptions {
             threads: request.engine.threads,
             memory: request.engine.plan_memory(),
-            spill_folder,
+            spill_folder: folder,
             embedding: self.service.clone(),
             window: rules.window,
             weights: rules.weights.clone(),
             text_mode: rules.text_mode,
-        })?;
-        let traces = traces_table(source, request.engine.threads)?;
+        })?)
+    }
+
+    /// The plan of the traces that the run asks for; a signal that the condition names is computed too.
+    pub fn plan(&self, given: &GivenSignals, condition: Option<&str>) -> ScorePlan {
+        let rules = &self.request.rules;
+        let needs = |signal: &str| rules.computes(signal) || names(condition, signal);
+        ScorePlan {
+            merge_repeated: self.repeats,
+            given_signals: given.names.clone(),
+            coherence: needs("coherence"),
+            loop_detection: needs("loop_detection"),
+            comparing: Comparing::ALL.map(|metric| {
+                let name = metric.name();
+                rules.wants(name).then(|| rules.threshold(name))
+            }),
+            digests: Digests {
+                spans: rules.reads_spans(),
+                output: rules.digests_output(),
+                of_sessions: rules.of_spans().any(OfSpans::is_of_sessions),
+            },
+            span_signals: rules.span_signals(),
+        }
+    }
+
+    /// The traces of `source`, computed by a plan, in no order.
+    async fn computed(
+        &self,
+        context: &SessionContext,
+        plan: &ScorePlan,
+        source: Arc<TraceSource>,
+        given: &GivenSignals,
+    ) -> Result<DataFrame, RunError> {
+        let traces = traces_table(source, self.request.engine.threads)?;
         context.register_table("traces", Arc::new(traces))?;
         if !given.names.is_empty() {
             context.register_table("signals", given.table()?)?;
         }
-        let plan = ScorePlan {
-            merge_repeated: self.documents.repeats(),
-            given_signals: given.names.clone(),
-            coherence,
-            loop_detection,
-            comparing,
-            digests,
-            span_signals: match digests == Digests::default() {
-                true => Vec::new(),
-                false => rules.span_signals(),
-            },
-        };
-        let frame = plan.scored(&context).await?;
-        Ok((context, frame))
+        Ok(plan.computed(context).await?)
     }
 
     /// Chooses traces and judges them, and the sessions that they belong to.
@@ -151,23 +220,28 @@ impl Passes<'_> {
         &self,
         judge: &JudgeRequest,
         judges: &JudgeService,
-        files: &[SourceFile],
+        documents: &Arc<DocumentSource>,
+        source: &Arc<TraceSource>,
         given: &GivenSignals,
         run: &RunDirectory,
     ) -> Result<Judged, RunError> {
-        let passing = match &judge.condition {
-            None => self.targets.clone(),
+        let (passing, computed) = match &judge.condition {
+            None => (self.targets.clone(), None),
             Some(condition) => {
+                let plan = self.plan(given, Some(condition));
                 let work = run.work();
-                let passing = self.passing(condition, files, given, &work).await?;
-                Some(Arc::new(passing))
+                let passing = self.passing(condition, &plan, source, given, &work);
+                let (passing, computed) = passing.await?;
+                (Some(Arc::new(passing)), Some(computed))
             }
         };
         let once = async || {
             let passing = passing.as_deref();
-            self.judge_once(judge, judges, given, run, passing).await
+            self.judge_once(judge, judges, documents, given, run, passing)
+                .await
         };
         let mut judged = judge.in_rounds(judges, once).await?;
+        judged.computed = computed;
         judged.summary.batches = summary::batch_counts(judges)?;
         if let Some(flags) = &judged.summary.passed_by_none {
             tracing::warn!("{flags}: no trace passes, so that nothing was judged");
@@ -180,12 +254,12 @@ impl Passes<'_> {
         &self,
         judge: &JudgeRequest,
         judges: &JudgeService,
+        documents: &Arc<DocumentSource>,
         given: &GivenSignals,
         run: &RunDirectory,
         passing: Option<&HashSet<String>>,
     ) -> Result<Judged, RunError> {
         let rules = &self.request.rules;
-        let documents = &self.documents;
         let selection = traces::select(judge, documents, passing)?;
         let chosen = selection.count();
         tracing::info!(traces = chosen, "judging");
@@ -218,6 +292,7 @@ impl Passes<'_> {
         Ok(Judged {
             traces,
             conversations,
+            computed: None,
             summary,
         })
     }
@@ -240,75 +315,51 @@ impl Passes<'_> {
         judged.await.map(Some)
     }
 
-    /// The traces of targets whose signals pass a condition.
+    /// Computes the traces of `source` and sets them aside, with the ids of those that pass a condition on their signals.
     pub async fn passing(
         &self,
         condition: &str,
-        files: &[SourceFile],
+        plan: &ScorePlan,
+        source: &Arc<TraceSource>,
         given: &GivenSignals,
-        spill_folder: &Path,
-    ) -> Result<HashSet<String>, RunError> {
+        folder: &Path,
+    ) -> Result<(HashSet<String>, KeptRows), RunError> {
         let wrong = |e: datafusion::error::DataFusionError| {
             RunError::Request(format!(
                 "--judge-where `{condition}`: {}",
                 RunError::from(e)
             ))
         };
-        // A signal that the condition names is computed, also if the run itself does not ask for it.
-        let needs =
-            |signal: &str| self.request.rules.computes(signal) || condition.contains(signal);
-        let signals = (needs("coherence"), needs("loop_detection"));
-        let columns = TraceColumns {
-            input: signals.0,
-            output: true,
-            compared: false,
-            spans: false,
-            spans_required: false,
-            output_digest: false,
-            session_required: false,
-            signals: Vec::new(),
-        };
-        // The pass that writes reports what is wrong with rows; here they are only left out.
-        let source = TraceSource::open(
-            files.to_vec(),
-            reading(self.request, columns),
-            Arc::default(),
-        )?;
-        let source = match &self.targets {
-            None => source,
-            Some(targets) => source.keep_only(Arc::clone(targets)),
-        };
-        let (_context, frame) = self
-            .scored(
-                spill_folder.to_owned(),
-                Arc::new(source),
-                given,
-                signals,
-                ([None; 3], Digests::default()),
-            )
-            .await?;
-        let condition = frame.parse_sql_expr(condition).map_err(wrong)?;
-        let frame = frame.filter(condition).map_err(wrong)?;
-        let frame = frame.select_columns(&["trace_id"])?;
+        let context = self.context(folder.to_owned())?;
+        let computed = self.computed(&context, plan, Arc::clone(source), given);
+        let computed = computed.await?;
+        // What is wrong with it is said before anything takes time.
+        let filtered = |frame: DataFrame| frame.clone().filter(frame.parse_sql_expr(condition)?);
+        filtered(computed.clone()).map_err(wrong)?;
+        let kept = KeptRows::of(computed, folder).await?;
+        context.register_table("kept", kept.table()?)?;
+        let frame = filtered(context.table("kept").await?).map_err(wrong)?;
         let mut passing = HashSet::new();
-        for_each_batch(frame, |batch| {
+        for_each_batch(frame.select_columns(&["trace_id"])?, |batch| {
             let ids = batch.column(0).as_string::<i32>();
             passing.extend(ids.iter().flatten().map(str::to_owned));
             Ok(())
         })
         .await
         .map_err(wrong)?;
-        Ok(passing)
+        Ok((passing, kept))
     }
 
-    /// Scores traces and sessions and writes their tables.
+    /// Scores traces and sessions and writes their tables. `computed` are the traces of `source`, if they were computed
+    /// before.
     pub async fn score(
         &self,
         run: &RunDirectory,
         source: Arc<TraceSource>,
         given: &GivenSignals,
         given_ids: HashSet<String>,
-        judgements: Option<Judgements>,
+        mut judgements: Option<Judgements>,
+        computed: Option<KeptRows>,
         night: Option<&Night>,
     ) -> Result<(TraceCounts, SessionCounts), RunError> {
         let rules = &self.request.rules;
@@ -316,30 +367,30 @@ impl Passes<'_> {
             model: service.model().name.clone(),
             precision: service.model().encoder.precision().into(),
         });
-        let signals = (
-            rules.computes("coherence"),
-            rules.computes("loop_detection"),
-        );
-        let comparing = Comparing::ALL.map(|metric| {
-            let name = metric.name();
-            rules.wants(name).then(|| rules.threshold(name))
-        });
-        let digests = Digests {
-            spans: rules.reads_spans(),
-            output: rules.digests_output(),
-            of_sessions: rules.of_spans().any(OfSpans::is_of_sessions),
-        };
+        let plan = self.plan(given, None);
+        let context = self.context(run.work())?;
         let read = Arc::clone(&source);
-        let (context, frame) = self
-            .scored(run.work(), source, given, signals, (comparing, digests))
-            .await?;
+        let computed = match computed {
+            None => self.computed(&context, &plan, source, given).await?,
+            Some(kept) => context.read_table(kept.table()?)?,
+        };
+        let judged = match &mut judgements {
+            None => None,
+            Some(judgements) => {
+                judgements.flush()?;
+                Some(judgements.table()?)
+            }
+        };
+        let frame = plan.in_order(&context, computed, judged).await?;
         let scored = frame.create_physical_plan().await?;
         tracing::debug!(plan = %datafusion::physical_plan::displayable(scored.as_ref()).indent(false), "plan of traces");
 
-        let expected = SIGNALS
-            .iter()
-            .map(|(name, _)| *name)
-            .filter(|name| rules.computes(name) || given.names.iter().any(|n| n == name));
+        let expected = SIGNALS.iter().map(|(name, _)| *name).filter(|name| {
+            let judged = judgements.as_ref();
+            rules.computes(name)
+                || given.names.iter().any(|n| n == name)
+                || judged.is_some_and(|judged| judged.has_signal(name))
+        });
         let expected = expected.chain(rules.span_signals());
         let expected = expected.map(str::to_owned).collect();
         let standing_in = night.and_then(|night| night.standing_in.as_ref());
@@ -373,7 +424,7 @@ impl Passes<'_> {
             .join()
             .map_err(|_| RunError::Plan("the writer of trace rows panicked".into()))?;
         let (last_part, mut trace_counts) = written?;
-        trace_counts.merged = self.documents.repeats();
+        trace_counts.merged = self.repeats;
         ran?;
         let session_counts = session_rows.finish(last_part + 1)?;
         Ok((trace_counts, session_counts))

@@ -14,7 +14,7 @@ use crate::selection::{
     Ids, Ranking, SessionFilters, SessionTally, TargetChoice, TargetFilters, TraceFacts,
     sample_of_sessions,
 };
-use crate::trace::{DocumentSource, RepeatedIds, SessionKey, TraceError};
+use crate::trace::{DocumentSource, RowAt, SessionKey, TraceError};
 
 /// The traces of the targets that a choice takes.
 ///
@@ -87,18 +87,7 @@ pub fn any_match(
         return Ok(!among.is_empty());
     }
     let files = request.found.native.clone();
-    let changed = files.iter().filter(|file| among.contains(&file.path));
-    let changed = DocumentSource::new(
-        changed.cloned().collect(),
-        request.map.clone(),
-        request.on_bad_file,
-        RepeatedIds::default(),
-    );
-    let mut new = HashSet::new();
-    changed.read_facts(|trace_id, _, _| {
-        new.insert(trace_id.to_owned());
-    })?;
-    let documents = stages::documents(request, files)?;
+    let documents = stages::documents(request, files, &std::env::temp_dir())?;
     let sessions = match filters {
         TargetFilters::Trace(_) => HashSet::new(),
         TargetFilters::Session(filters) => {
@@ -107,8 +96,12 @@ pub fn any_match(
         }
     };
     let mut found = false;
-    documents.read_facts(|trace_id, members, _| {
-        if found || !new.contains(trace_id) {
+    let is_new = |at: &RowAt| {
+        let file = documents.file_of(*at);
+        file.is_some_and(|file| among.iter().any(|changed| changed == file))
+    };
+    documents.read_facts(|trace_id, members, rows| {
+        if found || !rows.iter().any(is_new) {
             return;
         }
         found = match filters {
@@ -144,16 +137,10 @@ fn matching_sessions(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::trace::discover;
-    use crate::trace::{
-        BatchLimits, ColumnMap, OnBadFile, ReadOptions, Repeats, TraceColumns, TraceSource,
-        repeated_trace_ids,
-    };
+    use crate::trace::{ColumnMap, FactRoom, OnBadFile, Quarantine, discover};
 
     /// Session `a` of two users, with an error of the second; `b` of the first user; `a` of another project; one trace alone.
     fn rows() -> Vec<Value> {
@@ -179,23 +166,12 @@ mod tests {
         let lines: Vec<String> = rows.iter().map(Value::to_string).collect();
         std::fs::write(&path, lines.join("\n")).unwrap();
         let files = discover(&[path.display().to_string()], None).unwrap();
-        let ids = || {
-            let options = ReadOptions {
-                columns: TraceColumns::ids(),
-                map: ColumnMap::default(),
-                text_mode: crate::text::TextMode::default(),
-                on_bad_file: OnBadFile::Fail,
-                limits: BatchLimits::default(),
-            };
-            TraceSource::open(files.clone(), options, Arc::default())
+        let room = FactRoom {
+            most_ids: 1000,
+            folder: folder.path(),
         };
-        let repeated = repeated_trace_ids(ids, 1000, Repeats::Each).unwrap();
-        let documents = DocumentSource::new(
-            files.clone(),
-            ColumnMap::default(),
-            OnBadFile::Fail,
-            repeated,
-        );
+        let (map, ignored) = (ColumnMap::default(), Quarantine::default());
+        let documents = DocumentSource::open(files, map, OnBadFile::Fail, room, &ignored).unwrap();
         let mut all = json!({"sampling_rate": 1.0, "seed": 0});
         let given = choice.as_object().unwrap().clone();
         all.as_object_mut().unwrap().extend(given);

@@ -167,7 +167,7 @@ impl TraceRows {
     pub fn on_own_thread(mut self) -> Result<Writing, RunError> {
         let (sender, receiver) = std::sync::mpsc::sync_channel::<RecordBatch>(4);
         let thread = std::thread::Builder::new()
-            .name("write-traces".into())
+            .name("trace-rows".into())
             .spawn(move || {
                 while let Ok(batch) = receiver.recv() {
                     self.write(&batch)?;
@@ -237,11 +237,11 @@ impl TraceRows {
                 &mut scores,
                 &mut details,
             )?;
-            let judgements = match &self.judgements {
-                None => Vec::new(),
-                Some(store) => store
-                    .of(canonical_id)
+            let judgements = match (&self.judgements, plan.judged_at(row)) {
+                (Some(store), Some(place)) => store
+                    .at(place)
                     .map_err(|e| ArrowError::ExternalError(e.into()))?,
+                _ => Vec::new(),
             };
             for judgement in &judgements {
                 push_member(&mut details, &judgement.metric, &judgement.metadata);

@@ -13,7 +13,7 @@ use crate::metric::Rules;
 use crate::output::table_writer::{ROWS_PER_PART, part_path};
 use crate::output::{RunDirectory, RunError, WorstSession};
 use crate::summary::{ShownLoop, ShownSession, ShownTrace};
-use crate::trace::{TextAt, TraceSource};
+use crate::trace::{RowAt, TraceSource};
 
 /// A session's rows beyond this many are left out, the least risky first.
 const MOST_ROWS: usize = 40;
@@ -120,7 +120,7 @@ fn read_session(run: &RunDirectory, session: &WorstSession) -> Result<ShownSessi
                 let column = batch.column(column).as_primitive_opt::<UInt64Type>()?;
                 column
                     .is_valid(row)
-                    .then(|| TextAt::from_position(column.value(row)))
+                    .then(|| RowAt::from_position(column.value(row)))
             };
             for row in 0..batch.num_rows() {
                 if let Some(trace) = rows.get_mut(at) {
@@ -131,7 +131,7 @@ fn read_session(run: &RunDirectory, session: &WorstSession) -> Result<ShownSessi
         },
     )?;
     let whole = rows.len();
-    let earlier: HashMap<String, (u64, Option<TextAt>)> = rows
+    let earlier: HashMap<String, (u64, Option<RowAt>)> = rows
         .iter()
         .map(|r| (r.trace_id.clone(), (r.position, r.places.1)))
         .collect();
@@ -204,7 +204,7 @@ pub(super) fn read(
         .iter()
         .map(|s| read_session(run, s))
         .collect::<Result<Vec<_>, _>>()?;
-    let places: Vec<TextAt> = shown
+    let places: Vec<RowAt> = shown
         .iter()
         .flat_map(|s| &s.rows)
         .flat_map(|r| {
@@ -216,8 +216,8 @@ pub(super) fn read(
         })
         .flatten()
         .collect();
-    let texts = source.texts_at(&places)?;
-    let output_at = |place: Option<TextAt>| {
+    let texts = source.texts_at(places)?;
+    let output_at = |place: Option<RowAt>| {
         place
             .and_then(|p| texts.get(&p))
             .and_then(|t| t.1.as_deref())

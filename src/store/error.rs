@@ -17,7 +17,7 @@ impl StoreError {
         advice: impl Into<String>,
     ) -> Self {
         Self {
-            address: without_user(&address.into()),
+            address: without_user(&Into::<String>::into(address)),
             problem: told(&problem.to_string(), &[]),
             advice: advice.into(),
         }

@@ -172,8 +172,9 @@ pub(super) async fn below(
 
 fn is_taken(below: &str, wanted: Wanted) -> bool {
     let name = below.rsplit('/').next().unwrap_or_default();
-    let is_read = || !is_passed_over(below) && (wanted == Wanted::Everything || may_be_read(name));
-    !below.is_empty() && (is_of_log(below) || is_read())
+    !below.is_empty()
+        && !is_passed_over(below)
+        && (wanted == Wanted::Everything || may_be_read(name))
 }
 
 async fn in_folder(
@@ -295,28 +296,6 @@ mod tests {
             .await
             .map_err(|e| e.to_string())?;
         Ok(listed.iter().map(|l| l.key.to_string()).collect())
-    }
-
-    #[test]
-    fn the_log_of_a_delta_table_comes_with_its_files() {
-        const KEYS: [&str; 7] = [
-            "t/_delta_log/00000000000000000000.json",
-            "t/_delta_log/00000000000000000001.checkpoint.parquet",
-            "t/_delta_log/_last_checkpoint",
-            "t/date=1/p.parquet",
-            "u/_tmp/_delta_log/0.json",
-            "u/my_delta_log/0.json",
-            "u/p.parquet",
-        ];
-        let inputs = |address| found(&KEYS, address, Wanted::Inputs).unwrap();
-        assert_eq!(inputs("s3://b/t"), KEYS[..4]);
-        assert_eq!(inputs("s3://b/t*"), KEYS[..4]);
-        assert_eq!(inputs("s3://b/u/"), KEYS[5..]);
-        let mut by_name = inputs("s3://b/t/**/*.parquet");
-        by_name.sort();
-        assert_eq!(by_name, KEYS[..4]);
-        assert_eq!(inputs("s3://b/u/*.parquet"), KEYS[6..]);
-        assert_eq!(inputs("s3://b/t/date=1/p.parquet"), KEYS[3..4]);
     }
 
     #[test]

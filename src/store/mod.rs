@@ -5,7 +5,7 @@
 //! were given ([`crate::text`] knows which path is a copy of what). A run that is to be in a bucket is made in such a folder
 //! as everywhere, and carried over at its end.
 //!
-//! Delta tables come the same way, also local ones: the rows of one version are written there ([`delta`]).
+//! Delta tables come the same way, also local ones: the rows of one version are written there (`delta.rs`).
 //!
 //! Calls wait until they are done; inside, a small runtime of its own has many requests under way.
 
@@ -37,6 +37,8 @@ use delta::Table;
 use listing::{Listed, Wanted};
 use location::Location;
 use scratch::Scratch;
+
+use crate::text::origin_of;
 
 /// Local paths of inputs. Copies of remote files are gone when this is dropped.
 #[derive(Debug, Default)]
@@ -147,9 +149,14 @@ fn bring(mut paths: Vec<String>, offline: bool, wanted: Wanted) -> Result<Fetche
     let sizes = all.iter().filter_map(|(_, _, listed, _)| listed.size);
     scratch.check_room(sizes.sum())?;
     runtime.block_on(fetch::bring_all(all))?;
+    let mut written: Vec<PathBuf> = Vec::new();
     for (number, (at, table)) in tables.into_iter().enumerate() {
         let folder = table.write(&scratch, number, &runtime)?;
+        // A version that is named twice is read once.
+        let is_same = |other: &&PathBuf| origin_of(other) == origin_of(&folder);
+        let folder = written.iter().find(is_same).unwrap_or(&folder).clone();
         paths[at] = folder.display().to_string();
+        written.push(folder);
     }
     Ok(Fetched {
         paths,

@@ -80,8 +80,9 @@ impl Scratch {
         let name = name.trim_end_matches('/');
         let above = name.rfind('/').map_or(0, |slash| slash + 1);
         let (above, own) = name.split_at(above);
-        let base = self.root.join(format!("table-{number}"));
-        name_copies(&base, above);
+        let below = format!("table-{number}");
+        name_copies(&self.root, Path::new(&below), above);
+        let base = self.root.join(below);
         // A name like `date=1` would be taken for the value of a column.
         base.join(format!("{}@v{version}", own.replace('=', ":")))
     }

@@ -33,16 +33,15 @@ impl Warehouse {
     /// The table that a local path lies in: the path itself, or a folder above it.
     pub fn around(path: &Path) -> Option<(Self, PathBuf)> {
         let whole = path.canonicalize().ok()?;
-        let found = whole
+        whole
             .ancestors()
-            .find_map(|folder| Some((Self::of(folder)?, folder.to_owned())));
-        found
+            .find_map(|folder| Some((Self::of(folder)?, folder.to_owned())))
     }
 
     /// The table that a key of a bucket belongs to, if the key is of its log.
     pub(super) fn of_key(key: &str) -> Option<(Self, &str)> {
-        let parts = std::iter::once(0).chain(key.match_indices('/').map(|(at, _)| at + 1));
-        parts.into_iter().find_map(|at| {
+        let mut parts = std::iter::once(0).chain(key.match_indices('/').map(|(at, _)| at + 1));
+        parts.find_map(|at| {
             let rest = key.get(at..)?;
             let (folder, name) = rest.split_once('/')?;
             let kind = match folder {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::output::WorstSession;
-use crate::trace::TextAt;
+use crate::trace::RowAt;
 
 /// The facts of a run that are in no other part of it.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ pub struct ShownTrace {
     #[serde(skip)]
     pub(crate) details: String,
     #[serde(skip)]
-    pub(crate) places: (Option<TextAt>, Option<TextAt>),
+    pub(crate) places: (Option<RowAt>, Option<RowAt>),
 }
 
 /// The earlier output that a trace repeats.
@@ -71,5 +71,5 @@ pub struct ShownLoop {
     pub output: String,
     pub output_cut: bool,
     #[serde(skip)]
-    pub(crate) place: Option<TextAt>,
+    pub(crate) place: Option<RowAt>,
 }

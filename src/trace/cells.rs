@@ -53,6 +53,46 @@ pub(super) struct Row<'a> {
     pub signals: &'a [Option<f64>],
 }
 
+/// Which trace a row is of, and when it began.
+pub(super) struct Identity<'a> {
+    /// As it was given.
+    pub given_id: &'a str,
+    /// In its canonical form.
+    pub trace_id: String,
+    pub started_at: Moment,
+    pub session_id: Option<&'a str>,
+    pub project_id: Option<&'a str>,
+}
+
+impl Row<'_> {
+    /// Whose row it is. One without id or start is no row of a trace.
+    pub fn identity(&self) -> Result<Identity<'_>, Rejected> {
+        let given_id = match &self.trace_id {
+            Some(bytes) => utf8("trace_id", bytes)?,
+            None => "",
+        };
+        let Some(trace_id) = canonical_trace_id(given_id) else {
+            return Err(Rejected {
+                column: "trace_id",
+                code: Code::MissingTraceId,
+                reason: "null or empty".into(),
+            });
+        };
+        let started_at = self.started_at.clone().map_err(|reason| Rejected {
+            column: "started_at",
+            code: Code::BadStartedAt,
+            reason,
+        })?;
+        Ok(Identity {
+            given_id,
+            trace_id,
+            started_at,
+            session_id: label("session_id", self.session_id.as_deref())?,
+            project_id: label("project_id", self.project_id.as_deref())?,
+        })
+    }
+}
+
 /// What the text of a cell is for.
 #[derive(Clone, Copy)]
 enum Shape {
@@ -98,10 +138,15 @@ pub(super) struct BatchBuilder {
     pub notes: RowNotes,
 }
 
-struct Rejected {
-    column: &'static str,
-    code: Code,
-    reason: String,
+/// Why a row is set aside.
+pub(super) struct Rejected {
+    pub column: &'static str,
+    pub code: Code,
+    pub reason: String,
+}
+
+fn label<'a>(column: &'static str, cell: Option<&'a [u8]>) -> Result<Option<&'a str>, Rejected> {
+    cell.map(|bytes| utf8(column, bytes)).transpose()
 }
 
 fn utf8<'a>(column: &'static str, bytes: &'a [u8]) -> Result<&'a str, Rejected> {
@@ -179,32 +224,13 @@ impl BatchBuilder {
     }
 
     fn try_push(&mut self, row: Row<'_>, position: u64) -> Result<(), Rejected> {
-        let given_id = match &row.trace_id {
-            Some(bytes) => utf8("trace_id", bytes)?,
-            None => "",
-        };
-        let Some(trace_id) = canonical_trace_id(given_id) else {
-            return Err(Rejected {
-                column: "trace_id",
-                code: Code::MissingTraceId,
-                reason: "null or empty".into(),
-            });
-        };
-        let started_at = row.started_at.map_err(|reason| Rejected {
-            column: "started_at",
-            code: Code::BadStartedAt,
-            reason,
-        })?;
-        let session_id = row
-            .session_id
-            .as_deref()
-            .map(|b| utf8("session_id", b))
-            .transpose()?;
-        let project_id = row
-            .project_id
-            .as_deref()
-            .map(|b| utf8("project_id", b))
-            .transpose()?;
+        let Identity {
+            given_id,
+            trace_id,
+            started_at,
+            session_id,
+            project_id,
+        } = row.identity()?;
         // Labels for reports only: a broken one is no reason to set the row aside.
         let name = row.name.as_deref().map(String::from_utf8_lossy);
         let environment = row.environment.as_deref().map(String::from_utf8_lossy);

@@ -47,12 +47,6 @@ pub struct SourceFile {
 }
 
 impl SourceFile {
-    /// Whether a row is to be read.
-    pub(super) fn has_row(&self, row: u64) -> bool {
-        let rows = self.rows.as_ref();
-        rows.is_none_or(|rows| rows.binary_search(&row).is_ok())
-    }
-
     /// What was given: the file itself, or the files that it was made of.
     pub fn given(&self) -> &[PathBuf] {
         match self.origins.as_slice() {

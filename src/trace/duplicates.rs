@@ -1,16 +1,16 @@
-//! Which trace ids occur more than once? Asked before the main pass, of one column, so that runs
-//! without repeated ids (nearly all) never pay for merging.
+//! Which trace ids occur more than once? Known before the main pass, so that runs without repeated ids (nearly all)
+//! never pay for merging.
 
 use std::collections::HashSet;
-
-use arrow::array::AsArray;
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Seek, Write};
+use std::path::{Path, PathBuf};
 
 use super::TraceError;
-use super::source::TraceSource;
 
 /// Trace ids that occur more than once.
 #[derive(Debug, Default)]
-pub struct RepeatedIds(HashSet<u64>);
+pub(super) struct RepeatedIds(HashSet<u64>);
 
 impl RepeatedIds {
     /// Whether no id repeats.
@@ -24,71 +24,105 @@ impl RepeatedIds {
     }
 }
 
-/// What is asked of ids that repeat.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Repeats {
-    /// Whether there is any: the first one is enough.
-    Any,
-    /// Which they are: they are held in memory, about 16 bytes each.
-    Each,
-}
-
-/// The trace ids that occur more than once in a source that reads ids only; where [`Repeats::Any`] is asked, one of them.
+/// Finds ids that repeat, in whatever order they come.
 ///
 /// Ids are compared by 64-bit hashes, at most `most` different ones in memory at a time, and beside them those that
-/// repeat: larger inputs are read several times, each time for one slice of the hashes. Equal ids count once, so that
-/// slices can always be made thin enough. Two different ids with one hash only cost time: merging compares the ids
-/// themselves.
-///
-/// # Errors
-/// [`TraceError`] if a file can't be read.
-pub fn repeated_trace_ids(
-    open: impl Fn() -> Result<TraceSource, TraceError>,
+/// repeat. Of more ids the hashes go to a file, which is then looked at in slices. Equal ids count once, so that slices
+/// can always be made thin enough. Two different ids with one hash only cost time: merging compares the ids themselves.
+#[derive(Debug)]
+pub(super) struct Repeats {
     most: usize,
-    asked: Repeats,
-) -> Result<RepeatedIds, TraceError> {
-    repeated_hashes(most, asked, |each| {
-        open()?.read_shared(|batch| {
-            let ids = batch.column_by_name("trace_id");
-            let Some(ids) = ids.map(|c| c.as_string::<i32>()) else {
-                return false;
-            };
-            ids.iter().flatten().all(|id| each(hash(id)))
-        })
-    })
-    .map(RepeatedIds)
+    folder: PathBuf,
+    seen: HashSet<u64>,
+    repeated: HashSet<u64>,
+    /// All hashes since there were too many, and one of each before.
+    beyond: Option<BufWriter<File>>,
 }
 
-/// The hashes that come more than once. `read` shows all of them, as often as it is called, until it is told to stop.
-fn repeated_hashes<E>(
-    most: usize,
-    asked: Repeats,
-    read: impl Fn(&mut dyn FnMut(u64) -> bool) -> Result<(), E>,
-) -> Result<HashSet<u64>, E> {
-    let most = most.max(1);
-    let (mut slices, mut slice) = (1u64, 0);
-    let mut repeated = HashSet::new();
-    let mut seen: HashSet<u64> = HashSet::new();
-    while slice < slices {
-        seen.clear();
-        let mut full = false;
-        read(&mut |hash| {
-            if hash % slices == slice && !seen.insert(hash) {
-                repeated.insert(hash);
-            }
-            full = seen.len() > most;
-            !full && (asked == Repeats::Each || repeated.is_empty())
-        })?;
-        if asked == Repeats::Any && !repeated.is_empty() {
-            break;
+impl Repeats {
+    pub fn new(most: usize, folder: &Path) -> Self {
+        Self {
+            most: most.max(1),
+            folder: folder.to_owned(),
+            seen: HashSet::new(),
+            repeated: HashSet::new(),
+            beyond: None,
         }
-        // What repeats stays known; the rest is looked at again in thinner slices.
-        (slices, slice) = match full {
-            true => (slices * 2, 0),
-            false => (slices, slice + 1),
-        };
     }
-    Ok(repeated)
+
+    /// Whether an id is known to repeat.
+    pub fn any(&self) -> bool {
+        !self.repeated.is_empty()
+    }
+
+    pub fn push(&mut self, trace_id: &str) -> Result<(), TraceError> {
+        self.push_hash(hash(trace_id)).map_err(|e| self.failed(&e))
+    }
+
+    fn push_hash(&mut self, hash: u64) -> std::io::Result<()> {
+        if let Some(file) = &mut self.beyond {
+            return file.write_all(&hash.to_le_bytes());
+        }
+        if !self.seen.insert(hash) {
+            self.repeated.insert(hash);
+        }
+        if self.seen.len() > self.most {
+            let mut file = BufWriter::new(tempfile::tempfile_in(&self.folder)?);
+            for hash in self.seen.drain() {
+                file.write_all(&hash.to_le_bytes())?;
+            }
+            self.beyond = Some(file);
+        }
+        Ok(())
+    }
+
+    pub fn finish(mut self) -> Result<RepeatedIds, TraceError> {
+        self.slices().map_err(|e| self.failed(&e))?;
+        Ok(RepeatedIds(self.repeated))
+    }
+
+    fn slices(&mut self) -> std::io::Result<()> {
+        let Some(file) = self.beyond.take() else {
+            return Ok(());
+        };
+        let mut file = file
+            .into_inner()
+            .map_err(std::io::IntoInnerError::into_error)?;
+        let (mut slices, mut slice) = (2u64, 0);
+        while slice < slices {
+            self.seen.clear();
+            file.rewind()?;
+            let mut hashes = BufReader::with_capacity(1 << 18, &file);
+            let mut bytes = [0; 8];
+            let full = loop {
+                if self.seen.len() > self.most {
+                    break true;
+                }
+                match hashes.read_exact(&mut bytes) {
+                    Ok(()) => {}
+                    Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => break false,
+                    Err(e) => return Err(e),
+                }
+                let hash = u64::from_le_bytes(bytes);
+                if hash % slices == slice && !self.seen.insert(hash) {
+                    self.repeated.insert(hash);
+                }
+            };
+            // What repeats stays known; the rest is looked at again in thinner slices.
+            (slices, slice) = match full {
+                true => (slices * 2, 0),
+                false => (slices, slice + 1),
+            };
+        }
+        Ok(())
+    }
+
+    fn failed(&self, error: &std::io::Error) -> TraceError {
+        TraceError::Kept {
+            folder: self.folder.clone(),
+            problem: format!("trace ids can't be kept there: {error}"),
+        }
+    }
 }
 
 fn hash(id: &str) -> u64 {
@@ -106,37 +140,22 @@ mod tests {
     use super::*;
 
     fn repeated(hashes: &[u64], most: usize) -> HashSet<u64> {
-        let read = |each: &mut dyn FnMut(u64) -> bool| {
-            let _ = hashes.iter().all(|hash| each(*hash));
-            Ok::<(), ()>(())
-        };
-        repeated_hashes(most, Repeats::Each, read).unwrap()
+        let mut repeats = Repeats::new(most, &std::env::temp_dir());
+        for hash in hashes {
+            repeats.push_hash(*hash).unwrap();
+        }
+        repeats.finish().unwrap().0
     }
 
     #[test]
     fn any_number_of_rows_of_one_id_fits_into_one_place() {
-        let passes = std::cell::Cell::new(0);
-        let read = |each: &mut dyn FnMut(u64) -> bool| {
-            passes.set(passes.get() + 1);
-            let _ = (0..100_000).all(|_| each(7));
-            Ok::<(), ()>(())
-        };
-        assert_eq!(
-            repeated_hashes(1, Repeats::Each, read).unwrap(),
-            HashSet::from([7])
-        );
-        assert_eq!(passes.get(), 1);
-        // Where one is enough, the second row is the last that is looked at.
-        let looked = std::cell::Cell::new(0);
-        let read = |each: &mut dyn FnMut(u64) -> bool| {
-            let _ = (0..100_000u64).all(|row| {
-                looked.set(looked.get() + 1);
-                each(row / 2)
-            });
-            Ok::<(), ()>(())
-        };
-        assert_eq!(repeated_hashes(10, Repeats::Any, read).unwrap().len(), 1);
-        assert_eq!(looked.get(), 2);
+        let mut repeats = Repeats::new(1, Path::new("/nowhere"));
+        for _ in 0..100_000 {
+            repeats.push("a").unwrap();
+        }
+        assert!(repeats.any());
+        let repeated = repeats.finish().unwrap();
+        assert!(repeated.hold("a") && !repeated.hold("b"));
     }
 
     proptest! {

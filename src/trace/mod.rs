@@ -10,16 +10,19 @@ mod document;
 mod duplicates;
 mod epoch;
 pub mod format;
-mod jsonl;
+mod kept_documents;
+mod lowest;
+mod members;
+mod merge;
 mod native;
-mod parquet_columns;
-mod parquet_file;
 mod quarantine;
+mod rows;
 mod schema;
 mod session_key;
 mod source;
 mod span;
 mod table;
+mod texts;
 mod trace_id;
 mod undeclared_json;
 
@@ -27,16 +30,20 @@ use std::path::PathBuf;
 
 pub use digest::{CALLS_KEPT, CallDigest, OutputDigest, SpanDigest};
 pub use discover::{SourceFile, SourceFormat, discover};
-pub use document::{DocumentSource, Members, TraceDocument, label, merge_documents};
-pub use duplicates::{RepeatedIds, Repeats, repeated_trace_ids};
+pub use document::{DocumentSource, FactRoom, any_id_repeats, read_documents};
 pub use epoch::EpochUnit;
+pub(crate) use kept_documents::KeptDocuments;
+pub use members::{TraceDocument, label};
+pub use merge::merge_documents;
 pub use quarantine::{Code, Quarantine, QuarantinedRows};
+pub use rows::{BatchLimits, OnBadFile, RowAt, RowRun, push_row};
 pub use schema::{ColumnMap, TextEncoding, TraceColumns, canonical_schema};
 pub(crate) use session_key::SessionKey;
-pub use source::{BatchLimits, OnBadFile, ReadOptions, TextAt, Texts, TraceSource};
+pub use source::{ReadOptions, TraceSource};
 pub(crate) use span::json_text;
 pub use span::{Span, ToolCall};
-pub use table::{BadRow, RowAt, RowRun, TableColumns, TableRow, TableSource, push_row};
+pub use table::{BadRow, TableColumns, TableRow, TableSource};
+pub use texts::Texts;
 pub use trace_id::canonical_trace_id;
 
 /// Why traces could not be read at all. Problems of single rows are quarantined instead.
@@ -75,6 +82,14 @@ pub enum TraceError {
         documents: u32,
         /// Cells looked at.
         cells: u32,
+    },
+    /// What is known of traces can't be set aside on disk, or is not there any more.
+    #[error("`{folder}`: {problem}")]
+    Kept {
+        /// The folder.
+        folder: PathBuf,
+        /// What is wrong with it.
+        problem: String,
     },
     /// A column that is needed is not there.
     #[error("file `{file}` has no column `{column}`; {hint}")]

@@ -97,6 +97,26 @@ impl Quarantine {
         });
     }
 
+    /// Sets a file aside, or what is left of it from a row on.
+    pub(super) fn add_unreadable(&self, file: &Path, first_row: u64, rows: u64, reason: String) {
+        self.add(QuarantinedRows {
+            file: file.to_owned(),
+            first_row,
+            rows,
+            column: String::new(),
+            code: Code::UnreadableFile,
+            reason,
+        });
+    }
+
+    /// Names another file where this one is named: what a file was made of tells more than a file that is gone.
+    pub fn rename(&self, made: &Path, of: &Path) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        for entry in entries.iter_mut().filter(|entry| entry.file == made) {
+            entry.file = of.to_owned();
+        }
+    }
+
     /// How many rows were set aside.
     pub fn rows(&self) -> u64 {
         self.entries

@@ -243,7 +243,7 @@ pub(super) fn missing_column(
 ///
 /// | column | meaning |
 /// |---|---|
-/// | `position` | file and row, see [`super::TextAt`]; orders rows as they were read |
+/// | `position` | file and row, see [`super::RowAt`]; orders rows as they were read |
 /// | `trace_id` | canonical, never null |
 /// | `given_id` | the id as it was given, null where that is its canonical form |
 /// | `session_id` | null if the trace stands alone |

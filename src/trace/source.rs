@@ -1,49 +1,20 @@
 //! The traces of a run: files cut into units of work, read by any number of threads.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::{SchemaRef, UInt64Type};
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
 
+use super::TraceError;
 use super::cells::{BatchBuilder, Row};
-use super::discover::{SourceFile, SourceFormat};
-use super::jsonl::Wanted;
-use super::parquet_file::ParquetFile;
-use super::quarantine::{Code, Quarantine, QuarantinedRows};
+use super::discover::SourceFile;
+use super::quarantine::Quarantine;
+use super::rows::{BatchLimits, Found, OnBadFile, Reading, RowAt, RowFile};
 use super::schema::{ColumnMap, TraceColumns, canonical_schema};
-use super::{TraceError, jsonl};
 use crate::text::TextMode;
-
-/// What to do about a file that can't be read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnBadFile {
-    /// Stop: the run fails and writes nothing.
-    #[default]
-    Fail,
-    /// Quarantine what can't be read and go on.
-    Skip,
-}
-
-/// How large a batch may become.
-#[derive(Clone, Copy, Debug)]
-pub struct BatchLimits {
-    /// Most rows.
-    pub rows: usize,
-    /// Bytes of text after which a batch is closed. A single larger cell is a batch of its own.
-    pub bytes: usize,
-}
-
-impl Default for BatchLimits {
-    fn default() -> Self {
-        Self {
-            rows: 8192,
-            bytes: 16 << 20,
-        }
-    }
-}
 
 /// What to read and how.
 #[derive(Clone, Debug)]
@@ -60,67 +31,19 @@ pub struct ReadOptions {
     pub limits: BatchLimits,
 }
 
-/// A trace's place in its source: which file, which row. Orders as files are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TextAt(u64);
-
-impl TextAt {
-    const ROW_BITS: u32 = 40;
-
-    /// From the `position` column.
-    pub fn from_position(position: u64) -> Self {
-        Self(position)
-    }
-
-    /// The number of the file, and the row in it.
-    pub fn parts(self) -> (usize, u64) {
-        (self.file(), self.row())
-    }
-
-    /// The place of this row of the file with this number.
-    pub(crate) fn at(file: usize, row: u64) -> Self {
-        Self::new(file, row)
-    }
-
-    /// As in the `position` column.
-    pub(crate) fn position(self) -> u64 {
-        self.0
-    }
-
-    pub(super) fn new(file: usize, row: u64) -> Self {
-        Self((file as u64) << Self::ROW_BITS | row)
-    }
-
-    pub(crate) fn file(self) -> usize {
-        (self.0 >> Self::ROW_BITS) as usize
-    }
-
-    pub(crate) fn row(self) -> u64 {
-        self.0 & ((1 << Self::ROW_BITS) - 1)
-    }
-}
-
-enum Opened {
-    Parquet(Box<ParquetFile>),
-    JsonLines,
-}
-
-/// A piece of work: a row group, or a whole JSON Lines file.
+/// A piece of work: a file and one of its units.
 #[derive(Clone, Copy)]
 struct Unit {
     file: usize,
-    row_group: usize,
+    unit: usize,
 }
-
-/// A trace's input and output; none where a cell is null.
-pub type Texts = (Option<String>, Option<String>);
 
 /// The opened files of a run.
 pub struct TraceSource {
-    files: Vec<(SourceFile, Opened)>,
+    pub(super) files: Vec<RowFile>,
     units: Vec<Unit>,
     next_unit: AtomicUsize,
-    options: ReadOptions,
+    pub(super) options: ReadOptions,
     schema: SchemaRef,
     quarantine: Arc<Quarantine>,
     rows_read: AtomicU64,
@@ -150,55 +73,14 @@ impl TraceSource {
         options: ReadOptions,
         quarantine: Arc<Quarantine>,
     ) -> Result<Self, TraceError> {
-        let mut opened = Vec::new();
-        let mut units = Vec::new();
-        for file in files {
-            let handle = match file.format {
-                SourceFormat::Parquet => {
-                    ParquetFile::open(&file.path, &file.partition, &options.columns, &options.map)
-                        .map(|opened| Opened::Parquet(Box::new(opened)))
-                }
-                SourceFormat::JsonLines => jsonl::check_columns(
-                    &file.path,
-                    &file.partition,
-                    &options.columns,
-                    &options.map,
-                )
-                .map(|()| Opened::JsonLines),
-            };
-            let handle = match (handle, options.on_bad_file) {
-                (Err(error), OnBadFile::Skip) => {
-                    let problem = error.of_file()?;
-                    quarantine.add(QuarantinedRows {
-                        file: file.path.clone(),
-                        first_row: 0,
-                        rows: 0,
-                        column: String::new(),
-                        code: Code::UnreadableFile,
-                        reason: problem,
-                    });
-                    continue;
-                }
-                (handle, _) => handle?,
-            };
-            let at = opened.len();
-            match &handle {
-                Opened::Parquet(parquet) => {
-                    units.extend((0..parquet.row_groups()).map(|row_group| Unit {
-                        file: at,
-                        row_group,
-                    }));
-                }
-                Opened::JsonLines => units.push(Unit {
-                    file: at,
-                    row_group: 0,
-                }),
-            }
-            opened.push((file, handle));
-        }
+        let open = |file| RowFile::of_traces(file, &options.columns, &options.map);
+        let files = options.on_bad_file.open(files, &quarantine, open)?;
+        let units = files.iter().enumerate();
+        let units =
+            units.flat_map(|(at, file)| (0..file.units()).map(move |unit| Unit { file: at, unit }));
         Ok(Self {
-            files: opened,
-            units,
+            units: units.collect(),
+            files,
             next_unit: AtomicUsize::new(0),
             schema: canonical_schema(&options.columns),
             options,
@@ -218,58 +100,27 @@ impl TraceSource {
         self
     }
 
-    /// Whether the user said that a column holds plain text.
-    pub(super) fn is_plain_text(&self, canonical: &str) -> bool {
-        self.options.map.is_text(canonical)
-    }
-
-    /// Whether `output` is read for more than to be compared.
-    pub(super) fn reads_output(&self) -> bool {
-        self.options.columns.output
-    }
-
-    /// Whether no file has a row. Of JSON Lines files, lines of white space are none.
+    /// Whether no file has a row.
     pub fn is_empty(&self) -> bool {
-        self.files.iter().all(|(file, opened)| match opened {
-            Opened::Parquet(parquet) => {
-                (0..parquet.row_groups()).all(|group| parquet.rows_of(group) == 0)
-            }
-            Opened::JsonLines => jsonl::is_blank(&file.path),
-        })
+        self.files.iter().all(RowFile::is_empty)
     }
 
     /// The first rows of the files, as they are found, until `each` has seen enough. What can't be read is passed over:
     /// whoever reads all rows reports it.
     pub(super) fn peek(&self, mut each: impl FnMut(&SourceFile, u64, &Row<'_>) -> bool) {
-        let (columns, map) = (&self.options.columns, &self.options.map);
-        let names = columns.names(map);
-        let wanted = Wanted::Values(&names);
+        let limits = BatchLimits {
+            rows: 64,
+            ..self.options.limits
+        };
         let mut signals = Vec::new();
-        let mut go_on = true;
         for unit in &self.units {
-            let Some((file, opened)) = self.files.get(unit.file) else {
-                continue;
+            let file = &self.files[unit.file];
+            let each = &mut |number, row: Found<'_>| {
+                let Ok(row) = row else { return Ok(true) };
+                let row = row.of_trace(&mut signals);
+                Ok(row.map_or(true, |row| each(&file.source, number, &row)))
             };
-            let _ = match opened {
-                Opened::Parquet(parquet) => {
-                    let bytes = self.options.limits.bytes;
-                    parquet.read_row_group(unit.row_group, bytes, 64, |batch, first| {
-                        for row in 0..batch.rows {
-                            batch.signals(row, &mut signals);
-                            go_on =
-                                go_on && each(file, first + row as u64, &batch.row(row, &signals));
-                        }
-                        Ok(go_on)
-                    })
-                }
-                Opened::JsonLines => jsonl::read_lines(&file.path, wanted, |number, line| {
-                    if let Ok(line) = line {
-                        go_on = each(file, number, &line.row(columns, map, &signals));
-                    }
-                    Ok(go_on)
-                }),
-            };
-            if !go_on {
+            if let Ok(false) = file.read_unit(unit.unit, Reading::all(&[], limits), each) {
                 return;
             }
         }
@@ -282,26 +133,18 @@ impl TraceSource {
 
     /// The files that were opened.
     pub fn files(&self) -> impl Iterator<Item = &SourceFile> {
-        self.files.iter().map(|(file, _)| file)
+        self.files.iter().map(|file| &file.source)
     }
 
     /// Whether any file has a column of a wanted signal; JSON Lines files may have one in any row.
     pub fn has_any_signal(&self) -> bool {
-        self.files.iter().any(|(_, opened)| match opened {
-            Opened::Parquet(parquet) => parquet.has_any_signal(),
-            Opened::JsonLines => true,
-        })
+        self.files.iter().any(RowFile::may_have_signals)
     }
 
     /// Whether any file has a column of this wanted signal; JSON Lines files may have one in any row.
     pub fn has_signal(&self, name: &str) -> bool {
         let at = self.options.columns.signals.iter().position(|s| s == name);
-        at.is_some_and(|at| {
-            self.files.iter().any(|(_, opened)| match opened {
-                Opened::Parquet(parquet) => parquet.has_signal(at),
-                Opened::JsonLines => true,
-            })
-        })
+        at.is_some_and(|at| self.files.iter().any(|file| file.may_have_signal(at)))
     }
 
     /// Whether any file says that cells of its texts are documents.
@@ -309,27 +152,23 @@ impl TraceSource {
         let (columns, map) = (&self.options.columns, &self.options.map);
         let declared = (columns.input && map.is_json("input"))
             || (columns.reads_output() && map.is_json("output"));
-        declared
-            || self.files.iter().any(|(_, opened)| match opened {
-                Opened::Parquet(parquet) => parquet.has_documents(),
-                Opened::JsonLines => false,
-            })
+        declared || self.files.iter().any(RowFile::has_documents)
     }
 
     /// Rows in all Parquet files as their metadata says; `None` if a JSON Lines file is among them.
     pub fn rows_expected(&self) -> Option<u64> {
-        self.units
-            .iter()
-            .map(|unit| match &self.files[unit.file].1 {
-                Opened::Parquet(parquet) => Some(parquet.rows_of(unit.row_group)),
-                Opened::JsonLines => None,
-            })
-            .sum()
+        let rows = |unit: &Unit| self.files[unit.file].rows_of(unit.unit).1;
+        self.units.iter().map(rows).sum()
     }
 
     /// Rows seen so far, kept or quarantined.
     pub fn rows_read(&self) -> u64 {
         self.rows_read.load(Relaxed)
+    }
+
+    /// Rows decoded so far, each as often as it was.
+    pub fn rows_decoded(&self) -> u64 {
+        self.files.iter().map(RowFile::rows_decoded).sum()
     }
 
     /// Rows left out because their traces are not wanted.
@@ -363,164 +202,61 @@ impl TraceSource {
 
     fn read_unit(
         &self,
-        unit: Unit,
+        Unit { file: at, unit }: Unit,
         each: &mut impl FnMut(RecordBatch) -> bool,
     ) -> Result<bool, TraceError> {
-        let (file, opened) = &self.files[unit.file];
+        let file = &self.files[at];
+        let path = &file.source.path;
         let mut pending = Pending {
             source: self,
-            file: &file.path,
+            file: path,
             builder: self.builder(),
             go_on: true,
         };
-        let names = self.options.columns.names(&self.options.map);
         let mut signals = Vec::new();
-        let seen = std::cell::Cell::new(0u64);
-        let result = match opened {
-            Opened::Parquet(parquet) => {
-                let limits = self.options.limits;
-                parquet.read_row_group(unit.row_group, limits.bytes, limits.rows, |batch, first| {
-                    for row in 0..batch.rows {
-                        let number = first + row as u64;
-                        if !file.has_row(number) {
-                            continue;
-                        }
-                        batch.signals(row, &mut signals);
-                        let row = partitioned(batch.row(row, &signals), file, &self.options.map);
-                        pending.push(row, TextAt::new(unit.file, number), number, each)?;
-                        seen.set(seen.get() + 1);
-                        if !pending.go_on {
-                            return Ok(false);
-                        }
-                    }
-                    Ok(true)
-                })
+        let mut seen = 0;
+        let on_row = &mut |number, row: Found<'_>| {
+            seen += 1;
+            self.rows_read.fetch_add(1, Relaxed);
+            let set_aside = |(code, reason)| {
+                self.quarantine.add_row(path, number, "", code, reason);
+            };
+            match row {
+                Ok(row) => match row.of_trace(&mut signals) {
+                    Ok(row) => pending.push(row, RowAt::new(at, number), each)?,
+                    Err(problem) => set_aside(problem),
+                },
+                Err(problem) => set_aside(problem),
             }
-            Opened::JsonLines => {
-                jsonl::read_lines(&file.path, Wanted::Values(&names), |number, line| {
-                    if !file.has_row(number) {
-                        return Ok(true);
-                    }
-                    seen.set(seen.get() + 1);
-                    let (columns, map) = (&self.options.columns, &self.options.map);
-                    let line = line.and_then(|line| {
-                        line.check_ids(map).map_err(|e| (Code::InvalidValue, e))?;
-                        line.signals(columns, &mut signals)
-                            .map_err(|e| (Code::InvalidValue, e))?;
-                        Ok(line)
-                    });
-                    match line {
-                        Err((code, reason)) => {
-                            self.rows_read.fetch_add(1, Relaxed);
-                            self.quarantine
-                                .add_row(&file.path, number, "", code, reason);
-                        }
-                        Ok(line) => {
-                            let row = partitioned(line.row(columns, map, &signals), file, map);
-                            pending.push(row, TextAt::new(unit.file, number), number, each)?;
-                        }
-                    }
-                    Ok(pending.go_on)
-                })
-            }
+            Ok(pending.go_on)
         };
+        let read = file.read_unit(unit, Reading::all(&[], self.options.limits), on_row);
         // What was read before a break is kept; the rest of the unit is quarantined.
         pending.flush(each)?;
         let go_on = pending.go_on;
-        match result {
-            Ok(()) => Ok(go_on),
+        match read {
+            Ok(_) => Ok(go_on),
             Err(TraceError::File { problem, .. })
                 if self.options.on_bad_file == OnBadFile::Skip =>
             {
-                let (first, rows) = match opened {
-                    Opened::Parquet(p) => {
-                        (p.first_row_of(unit.row_group), p.rows_of(unit.row_group))
-                    }
-                    Opened::JsonLines => (0, seen.get()),
-                };
-                let lost = rows.saturating_sub(seen.get());
+                let (first, rows) = file.rows_of(unit);
+                let lost = rows.map_or(0, |rows| rows.saturating_sub(seen));
                 self.rows_read.fetch_add(lost, Relaxed);
-                self.quarantine.add(QuarantinedRows {
-                    file: file.path.clone(),
-                    first_row: first + seen.get(),
-                    rows: lost,
-                    column: String::new(),
-                    code: Code::UnreadableFile,
-                    reason: problem,
-                });
+                self.quarantine
+                    .add_unreadable(path, first + seen, lost, problem);
                 Ok(go_on)
             }
             Err(e) => Err(e),
         }
     }
 
-    fn builder(&self) -> BatchBuilder {
+    pub(super) fn builder(&self) -> BatchBuilder {
         BatchBuilder::new(
             Arc::clone(&self.schema),
             &self.options.columns,
             self.options.text_mode,
             self.only.clone(),
         )
-    }
-
-    /// Reads the texts of a few traces again, for people to look at.
-    ///
-    /// # Errors
-    /// [`TraceError`] if a file has gone or changed since.
-    pub fn texts_at(&self, places: &[TextAt]) -> Result<HashMap<TextAt, Texts>, TraceError> {
-        let mut by_file: HashMap<usize, Vec<u64>> = HashMap::new();
-        for place in places {
-            by_file.entry(place.file()).or_default().push(place.row());
-        }
-        let ignored = Quarantine::default();
-        let names = self.options.columns.names(&self.options.map);
-        let wanted = Wanted::Values(&names);
-        let mut builder = self.builder();
-        for (at, mut rows) in by_file {
-            rows.sort_unstable();
-            rows.dedup();
-            let Some((file, opened)) = self.files.get(at) else {
-                continue;
-            };
-            let no_signals = vec![None; self.options.columns.signals.len()];
-            match opened {
-                Opened::Parquet(parquet) => parquet.read_rows(&rows, |batch, number| {
-                    let row = partitioned(batch.row(0, &no_signals), file, &self.options.map);
-                    builder.push(row, TextAt::new(at, number).0, &file.path, number, &ignored);
-                    Ok(())
-                })?,
-                Opened::JsonLines => jsonl::read_lines(&file.path, wanted, |number, line| {
-                    if let (Ok(line), true) = (line, rows.binary_search(&number).is_ok()) {
-                        let row = line.row(&self.options.columns, &self.options.map, &no_signals);
-                        builder.push(
-                            partitioned(row, file, &self.options.map),
-                            TextAt::new(at, number).0,
-                            &file.path,
-                            number,
-                            &ignored,
-                        );
-                    }
-                    Ok(rows.last().is_some_and(|last| number < *last))
-                })?,
-            }
-        }
-        let batch = builder.finish().map_err(|e| TraceError::File {
-            file: Path::new("texts of the report").into(),
-            problem: e.to_string(),
-        })?;
-        let positions = batch.column(0).as_primitive::<UInt64Type>();
-        let text = |column: &str, row: usize| {
-            let column = batch.column_by_name(column)?.as_string_view();
-            column.is_valid(row).then(|| column.value(row).to_owned())
-        };
-        Ok((0..batch.num_rows())
-            .map(|row| {
-                (
-                    TextAt(positions.value(row)),
-                    (text("input", row), text("output", row)),
-                )
-            })
-            .collect())
     }
 }
 
@@ -536,13 +272,16 @@ impl Pending<'_> {
     fn push(
         &mut self,
         row: Row<'_>,
-        place: TextAt,
-        number: u64,
+        at: RowAt,
         each: &mut impl FnMut(RecordBatch) -> bool,
     ) -> Result<(), TraceError> {
-        self.source.rows_read.fetch_add(1, Relaxed);
-        self.builder
-            .push(row, place.0, self.file, number, &self.source.quarantine);
+        self.builder.push(
+            row,
+            at.position(),
+            self.file,
+            at.row(),
+            &self.source.quarantine,
+        );
         let limits = self.source.options.limits;
         if self.builder.rows() >= limits.rows || self.builder.bytes() >= limits.bytes {
             self.flush(each)?;
@@ -552,13 +291,15 @@ impl Pending<'_> {
 
     fn flush(&mut self, each: &mut impl FnMut(RecordBatch) -> bool) -> Result<(), TraceError> {
         let full = std::mem::replace(&mut self.builder, self.source.builder());
-        self.source
-            .empty_session_ids
-            .fetch_add(full.notes.empty_session_ids, Relaxed);
-        self.source
-            .non_finite_signals
-            .fetch_add(full.notes.non_finite_signals, Relaxed);
-        self.source.left_out.fetch_add(full.notes.left_out, Relaxed);
+        let notes = full.notes;
+        let source = self.source;
+        for (count, more) in [
+            (&source.empty_session_ids, notes.empty_session_ids),
+            (&source.non_finite_signals, notes.non_finite_signals),
+            (&source.left_out, notes.left_out),
+        ] {
+            count.fetch_add(more, Relaxed);
+        }
         if full.rows() > 0 {
             let batch = full.finish().map_err(|e| TraceError::File {
                 file: self.file.to_owned(),
@@ -568,23 +309,4 @@ impl Pending<'_> {
         }
         Ok(())
     }
-}
-
-/// A row with the values that the file's folders carry in place of columns it does not have.
-fn partitioned<'a>(mut row: Row<'a>, file: &'a SourceFile, map: &ColumnMap) -> Row<'a> {
-    for (key, value) in &file.partition {
-        let value = || Some(std::borrow::Cow::Borrowed(value.as_bytes()));
-        for (canonical, cell) in [
-            ("trace_id", &mut row.trace_id),
-            ("session_id", &mut row.session_id),
-            ("project_id", &mut row.project_id),
-            ("name", &mut row.name),
-            ("environment", &mut row.environment),
-        ] {
-            if cell.is_none() && map.column(canonical) == key {
-                *cell = value();
-            }
-        }
-    }
-    row
 }

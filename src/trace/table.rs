@@ -3,20 +3,19 @@
 //! A table is read twice: once from end to end, to check its rows and note where they are, and then in pieces. A piece
 //! is found by its place, in both formats, so that pieces may be read in any order.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
 use super::TraceError;
-use super::discover::{SourceFile, SourceFormat};
-use super::document::parsed;
-use super::jsonl::{self, Line, LineAt, Wanted};
+use super::discover::SourceFile;
+use super::members::parsed;
 use super::native;
-use super::parquet_file::{Cells, ParquetFile};
-use super::quarantine::{Code, Quarantine, QuarantinedRows};
-use super::source::OnBadFile;
+use super::quarantine::{Code, Quarantine};
+use super::rows::{
+    BatchLimits, Found, FoundRow, OnBadFile, Reading, RowAt, RowFile, RowRun, rows_of_file,
+};
 use crate::text::Json;
 use crate::text::nearest;
 
@@ -31,41 +30,6 @@ pub struct TableColumns {
     pub required: &'static [&'static str],
     /// Those whose text is read as JSON, if it is an object or a list.
     pub structured: &'static [&'static str],
-}
-
-/// Where a row is. Orders as files are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RowAt {
-    file: usize,
-    row: u64,
-    /// Where its line begins; 0 in Parquet.
-    byte: u64,
-}
-
-/// Rows of a file that follow each other. Orders as files are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RowRun {
-    first: RowAt,
-    rows: u64,
-}
-
-impl RowRun {
-    /// How many rows.
-    pub fn rows(&self) -> u64 {
-        self.rows
-    }
-
-    fn is_followed_by(&self, at: RowAt) -> bool {
-        (self.first.file, self.first.row + self.rows) == (at.file, at.row)
-    }
-}
-
-/// Adds a row to a list of runs. Rows come in the order of the file.
-pub fn push_row(runs: &mut Vec<RowRun>, at: RowAt) {
-    match runs.last_mut() {
-        Some(last) if last.is_followed_by(at) => last.rows += 1,
-        _ => runs.push(RowRun { first: at, rows: 1 }),
-    }
 }
 
 /// Why a row can't be used.
@@ -101,8 +65,7 @@ pub struct TableRow {
 
 /// The opened files of a table.
 pub struct TableSource {
-    /// Parquet files are open; others are JSON Lines.
-    files: Vec<(SourceFile, Option<ParquetFile>)>,
+    files: Vec<RowFile>,
     columns: TableColumns,
     on_bad_file: OnBadFile,
     quarantine: Arc<Quarantine>,
@@ -129,126 +92,35 @@ impl TableSource {
         on_bad_file: OnBadFile,
         quarantine: Arc<Quarantine>,
     ) -> Result<Self, TraceError> {
-        let mut source = Self {
-            files: Vec::new(),
+        let open = |file| open(file, columns);
+        Ok(Self {
+            files: on_bad_file.open(files, &quarantine, open)?,
             columns,
             on_bad_file,
             quarantine,
-        };
-        for file in files {
-            let opened = match file.format {
-                SourceFormat::Parquet => source.open_parquet(&file).map(Some),
-                SourceFormat::JsonLines => source.check_lines(&file).map(|()| None),
-            };
-            match opened {
-                Ok(opened) => source.files.push((file, opened)),
-                Err(e) if on_bad_file == OnBadFile::Skip => {
-                    source.unreadable(&file.path, 0, 0, e.of_file()?);
-                }
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(source)
-    }
-
-    fn open_parquet(&self, file: &SourceFile) -> Result<ParquetFile, TraceError> {
-        let parquet = ParquetFile::open_table(&file.path)?;
-        let fields = parquet.schema().fields();
-        let present: Vec<String> = fields.iter().map(|f| f.name().clone()).collect();
-        self.check_columns(file, &present)?;
-        for name in self.columns.names {
-            let mut found = fields.iter().filter(|field| field.name() == name);
-            let problem = match (found.next(), found.next()) {
-                (_, Some(_)) => {
-                    "is there more than once; write the file with distinct names".to_owned()
-                }
-                (Some(field), None) if !native::is_native(field.data_type()) => {
-                    format!("has type {}, which can't be read", field.data_type())
-                }
-                _ => continue,
-            };
-            return Err(TraceError::ColumnType {
-                file: file.path.clone(),
-                column: (*name).to_owned(),
-                problem,
-            });
-        }
-        Ok(parquet)
-    }
-
-    /// Looks at the first lines together: any of them may leave out what is null in it.
-    fn check_lines(&self, file: &SourceFile) -> Result<(), TraceError> {
-        const LINES: usize = 1000;
-        let mut present: Vec<String> = Vec::new();
-        let mut lines = 0;
-        jsonl::read_lines(&file.path, Wanted::Names, |_, line| {
-            if let Ok(line) = line {
-                lines += 1;
-                for name in line.names() {
-                    if !present.iter().any(|known| known == name) {
-                        present.push(name.to_owned());
-                    }
-                }
-            }
-            Ok(lines < LINES)
-        })?;
-        match lines {
-            0 => Ok(()),
-            _ => self.check_columns(file, &present),
-        }
-    }
-
-    fn check_columns(&self, file: &SourceFile, present: &[String]) -> Result<(), TraceError> {
-        let known = |name: &str| {
-            let in_folder = file.partition.iter().any(|(key, _)| key == name);
-            in_folder || present.iter().any(|column| column == name)
-        };
-        let missing = self.columns.required.iter().find(|name| !known(name));
-        let Some(column) = missing else { return Ok(()) };
-        let listed: Vec<&str> = present.iter().map(String::as_str).take(30).collect();
-        Err(TraceError::MissingColumn {
-            file: file.path.clone(),
-            column: (*column).to_owned(),
-            hint: format!(
-                "a table of {} needs it; the file has {}{}",
-                self.columns.table,
-                listed.join(", "),
-                nearest(column, listed.iter().copied())
-            ),
         })
     }
 
     /// The files that were opened.
     pub fn files(&self) -> impl Iterator<Item = &SourceFile> {
-        self.files.iter().map(|(file, _)| file)
+        self.files.iter().map(|file| &file.source)
     }
 
     /// A row in words: `row 7 of turns.jsonl`.
     pub fn describe(&self, at: RowAt) -> String {
-        format!("row {} of `{}`", at.row, self.path(at).display())
+        format!("row {} of `{}`", at.row(), self.path(at).display())
     }
 
     fn path(&self, at: RowAt) -> &Path {
-        let file = self.files.get(at.file);
-        file.map_or(Path::new(""), |(file, _)| file.path.as_path())
+        let file = self.files.get(at.file());
+        file.map_or(Path::new(""), |file| file.source.path.as_path())
     }
 
     /// Puts a row into the quarantine.
     pub fn set_aside(&self, at: RowAt, bad: &BadRow) {
         let reason = bad.reason.clone();
         self.quarantine
-            .add_row(self.path(at), at.row, &bad.column, bad.code, reason);
-    }
-
-    fn unreadable(&self, path: &Path, first_row: u64, rows: u64, reason: String) {
-        self.quarantine.add(QuarantinedRows {
-            file: path.to_owned(),
-            first_row,
-            rows,
-            column: String::new(),
-            code: Code::UnreadableFile,
-            reason,
-        });
+            .add_row(self.path(at), at.row(), &bad.column, bad.code, reason);
     }
 
     /// Reads all rows in the order of files. Returns how many there are, with those of parts that could not be read.
@@ -257,24 +129,31 @@ impl TableSource {
     /// [`TraceError`] for a file that breaks in the middle, unless bad files are skipped.
     pub fn scan(&self, mut each: impl FnMut(TableRow)) -> Result<u64, TraceError> {
         let mut total = 0;
-        for (at, (file, parquet)) in self.files.iter().enumerate() {
-            let (mut rows, mut next) = (0, 0);
-            let read = self.read_piece(at, None, &mut |row| {
-                rows += 1;
-                next = row.at.row + 1;
-                each(row);
-            });
-            match read {
-                Ok(()) => {}
-                Err(TraceError::File { problem, .. }) if self.on_bad_file == OnBadFile::Skip => {
-                    let whole = parquet.as_ref().map_or(rows, ParquetFile::rows);
-                    let lost = whole.saturating_sub(rows);
-                    self.unreadable(&file.path, next, lost, problem);
-                    rows += lost;
+        for (at, file) in self.files.iter().enumerate() {
+            for unit in 0..file.units() {
+                let (first, rows) = file.rows_of(unit);
+                let (mut seen, mut next) = (0, first);
+                let each = &mut |number, row: Found<'_>| {
+                    seen += 1;
+                    next = number + 1;
+                    each(self.row(file, RowAt::new(at, number), row));
+                    Ok(true)
+                };
+                let read = file.read_unit(unit, Reading::all(self.columns.names, LIMITS), each);
+                match read {
+                    Ok(_) => {}
+                    Err(TraceError::File { problem, .. })
+                        if self.on_bad_file == OnBadFile::Skip =>
+                    {
+                        let lost = rows.map_or(0, |rows| rows.saturating_sub(seen));
+                        let path = &file.source.path;
+                        self.quarantine.add_unreadable(path, next, lost, problem);
+                        seen += lost;
+                    }
+                    Err(e) => return Err(e),
                 }
-                Err(e) => return Err(e),
+                total += seen;
             }
-            total += rows;
         }
         Ok(total)
     }
@@ -285,127 +164,51 @@ impl TableSource {
     /// [`TraceError`] for a file that has gone or changed since.
     pub fn read(
         &self,
-        mut runs: Vec<RowRun>,
-        mut each: impl FnMut(TableRow),
+        runs: impl IntoIterator<Item = RowRun>,
+        mut each: impl FnMut(TableRow) -> Result<(), TraceError>,
     ) -> Result<(), TraceError> {
-        runs.sort_unstable();
-        // Runs that touch are one piece: a file in the right order is read in one go.
-        let mut pieces: Vec<RowRun> = Vec::new();
-        for run in runs {
-            match pieces.last_mut() {
-                Some(last) if last.is_followed_by(run.first) => last.rows += run.rows,
-                _ => pieces.push(run),
-            }
-        }
-        let mut rest = pieces.as_slice();
-        while let Some(first) = rest.first() {
-            let file = first.first.file;
-            let count = rest.partition_point(|run| run.first.file <= file);
-            let (of_file, others) = rest.split_at(count);
-            self.read_piece(file, Some(of_file), &mut each)?;
-            rest = others;
+        let mut places: Vec<RowAt> = runs.into_iter().flat_map(RowRun::places).collect();
+        places.sort_unstable();
+        for (at, file) in self.files.iter().enumerate() {
+            let rows = rows_of_file(&places, at);
+            let each = &mut |number, row: Found<'_>| {
+                each(self.row(file, RowAt::new(at, number), row))?;
+                Ok(true)
+            };
+            file.read_rows(self.columns.names, &rows, LIMITS, each)?;
         }
         Ok(())
     }
 
-    /// Reads runs of one file, or all of it.
-    fn read_piece(
-        &self,
-        file: usize,
-        runs: Option<&[RowRun]>,
-        each: &mut dyn FnMut(TableRow),
-    ) -> Result<(), TraceError> {
-        let Some((source, parquet)) = self.files.get(file) else {
-            return Ok(());
+    fn row(&self, file: &RowFile, at: RowAt, row: Found<'_>) -> TableRow {
+        let cells = match row {
+            Ok(row) => self.cells(file, &row),
+            Err((code, reason)) => Err(BadRow {
+                column: String::new(),
+                code,
+                reason,
+            }),
         };
-        let Some(parquet) = parquet else {
-            let whole = RowRun {
-                first: RowAt {
-                    file,
-                    row: 0,
-                    byte: 0,
-                },
-                rows: u64::MAX,
-            };
-            return runs
-                .unwrap_or(&[whole])
-                .iter()
-                .try_for_each(|run| self.read_lines(source, *run, each));
-        };
-        let rows: Option<Vec<u64>> = runs.map(|runs| {
-            let rows = runs.iter().map(|r| r.first.row..r.first.row + r.rows);
-            rows.flatten().collect()
-        });
-        let row = |row: u64, value: &Cells<'_>| {
-            let cells = self.cells(source, &mut |column| match value(column) {
-                None => Ok(Json::Null),
-                Some(value) => value.map(without_nulls),
-            });
-            let at = RowAt { file, row, byte: 0 };
-            each(TableRow { at, cells });
-            ControlFlow::Continue(())
-        };
-        let flow = parquet.read_values(self.columns.names, rows.as_deref(), row, Err);
-        flow.map(|_| ())
-    }
-
-    fn read_lines(
-        &self,
-        source: &SourceFile,
-        run: RowRun,
-        each: &mut dyn FnMut(TableRow),
-    ) -> Result<(), TraceError> {
-        let RowAt { file, row, byte } = run.first;
-        let mut left = run.rows;
-        jsonl::read_lines_from(
-            &source.path,
-            LineAt { number: row, byte },
-            Wanted::Values(self.columns.names),
-            |line_at, line| {
-                let cells = match line {
-                    Ok(line) => self.cells_of_line(source, &line),
-                    Err((code, reason)) => Err(BadRow {
-                        column: String::new(),
-                        code,
-                        reason,
-                    }),
-                };
-                let at = RowAt {
-                    file,
-                    row: line_at.number,
-                    byte: line_at.byte,
-                };
-                each(TableRow { at, cells });
-                left -= 1;
-                Ok(left > 0)
-            },
-        )
-    }
-
-    fn cells_of_line(
-        &self,
-        source: &SourceFile,
-        line: &Line,
-    ) -> Result<Map<String, Value>, BadRow> {
-        self.cells(source, &mut |column| Ok(line.member(column).clone()))
+        TableRow { at, cells }
     }
 
     /// The cells of a row that are not null. A column that the file lacks may be in the names of its folders.
-    fn cells(
-        &self,
-        source: &SourceFile,
-        value: &mut dyn FnMut(&str) -> Result<Json, String>,
-    ) -> Result<Map<String, Value>, BadRow> {
+    fn cells(&self, file: &RowFile, row: &FoundRow<'_>) -> Result<Map<String, Value>, BadRow> {
         let mut cells = Map::new();
         for name in self.columns.names {
-            let found = value(name).map_err(|reason| BadRow {
+            let found = row.value(name).unwrap_or(Ok(Json::Null));
+            let found = found.map_err(|reason| BadRow {
                 column: (*name).to_owned(),
                 code: Code::InvalidUtf8,
                 reason,
             })?;
+            let found = match file.schema() {
+                Some(_) => without_nulls(found),
+                None => found,
+            };
             let found = match found {
                 Json::Null => {
-                    let in_folder = source.partition.iter().find(|(key, _)| key == name);
+                    let in_folder = file.source.partition.iter().find(|(key, _)| key == name);
                     match in_folder {
                         Some((_, value)) => Value::String(value.clone()),
                         None => continue,
@@ -426,6 +229,64 @@ impl TableSource {
         }
         Ok(cells)
     }
+}
+
+/// Rows of tables are small, but for transcripts in one cell.
+const LIMITS: BatchLimits = BatchLimits {
+    rows: 64,
+    bytes: 16 << 20,
+};
+
+/// Opens a file and checks its columns.
+fn open(file: SourceFile, columns: TableColumns) -> Result<RowFile, TraceError> {
+    let file = RowFile::of_table(file)?;
+    if let Some(present) = file.column_names()? {
+        check_columns(&file.source, columns, &present)?;
+    }
+    let fields = file.schema().map(|schema| schema.fields().iter());
+    let fields: Vec<_> = fields.into_iter().flatten().collect();
+    for name in columns.names {
+        let mut found = fields.iter().filter(|field| field.name() == name);
+        let problem = match (found.next(), found.next()) {
+            (_, Some(_)) => {
+                "is there more than once; write the file with distinct names".to_owned()
+            }
+            (Some(field), None) if !native::is_native(field.data_type()) => {
+                format!("has type {}, which can't be read", field.data_type())
+            }
+            _ => continue,
+        };
+        return Err(TraceError::ColumnType {
+            file: file.source.path.clone(),
+            column: (*name).to_owned(),
+            problem,
+        });
+    }
+    Ok(file)
+}
+
+fn check_columns(
+    file: &SourceFile,
+    columns: TableColumns,
+    present: &[String],
+) -> Result<(), TraceError> {
+    let known = |name: &str| {
+        let in_folder = file.partition.iter().any(|(key, _)| key == name);
+        in_folder || present.iter().any(|column| column == name)
+    };
+    let missing = columns.required.iter().find(|name| !known(name));
+    let Some(column) = missing else { return Ok(()) };
+    let listed: Vec<&str> = present.iter().map(String::as_str).take(30).collect();
+    Err(TraceError::MissingColumn {
+        file: file.path.clone(),
+        column: (*column).to_owned(),
+        hint: format!(
+            "a table of {} needs it; the file has {}{}",
+            columns.table,
+            listed.join(", "),
+            nearest(column, listed.iter().copied())
+        ),
+    })
 }
 
 /// The same without null members of structs: every struct of a Parquet column has all members of the column's type, so

@@ -4,6 +4,7 @@ use super::cells::{Row, TextCell};
 use super::schema::TextEncoding;
 use super::source::TraceSource;
 use super::{SourceFile, TraceError};
+use crate::text::Json;
 
 /// How many cells of a column are looked at.
 const CELLS: u32 = 64;
@@ -18,16 +19,24 @@ struct Seen {
 
 impl Seen {
     fn look(&mut self, file: &SourceFile, row: u64, cell: &TextCell<'_>) {
-        let TextCell::Bytes(bytes, TextEncoding::Text) = cell else {
-            return;
+        let is_document = match cell {
+            TextCell::Bytes(bytes, TextEncoding::Text) => {
+                let bytes = bytes.trim_ascii();
+                if bytes.is_empty() {
+                    return;
+                }
+                // Only objects and lists: a text in quotes, or a number, is text.
+                matches!(bytes[0], b'{' | b'[') && crate::text::parse(bytes).is_ok()
+            }
+            // Cells of JSON Lines and columns of structs are values, not texts.
+            TextCell::Value(value) => matches!(value, Json::Object(_) | Json::Array(_)),
+            _ => return,
         };
-        let bytes = bytes.trim_ascii();
-        if bytes.is_empty() || self.cells >= CELLS {
+        if self.cells >= CELLS {
             return;
         }
         self.cells += 1;
-        // Only objects and lists: a text in quotes, or a number, is text.
-        if matches!(bytes[0], b'{' | b'[') && crate::text::parse(bytes).is_ok() {
+        if is_document {
             self.documents += 1;
             self.first.get_or_insert_with(|| (file.path.clone(), row));
         }
@@ -43,23 +52,26 @@ impl TraceSource {
     pub fn check_texts(&self) -> Result<(), TraceError> {
         let mut columns = [("input", Seen::default()), ("output", Seen::default())];
         let mut rows = 0;
-        let looks = [true, self.reads_output()];
+        let looks = [self.options.columns.input, self.options.columns.output];
         self.peek(|file, row, found: &Row<'_>| {
             let cells = [&found.input, &found.output].into_iter().zip(looks);
+            let mut go_on = false;
             for ((_, seen), (cell, looks)) in columns.iter_mut().zip(cells) {
                 if looks {
                     seen.look(file, row, cell);
+                    go_on = go_on || seen.cells < CELLS;
                 }
             }
             rows += 1;
             // Columns without texts are no reason to read on for ever.
-            rows < 20 * CELLS && columns.iter().any(|(_, seen)| seen.cells < CELLS)
+            rows < 20 * CELLS && go_on
         });
         for (canonical, seen) in columns {
             let (Some((file, row)), true) = (seen.first, seen.documents * 2 >= seen.cells) else {
                 continue;
             };
-            if self.is_plain_text(canonical) {
+            let map = &self.options.map;
+            if map.is_text(canonical) || map.is_json(canonical) {
                 continue;
             }
             return Err(TraceError::UndeclaredJson {

@@ -538,122 +538,6 @@ fn killed_at_any_request_there_is_a_whole_run_or_none_and_the_next_run_mends_it(
 }
 
 #[test]
-fn whoever_is_offline_opens_no_connection_and_passwords_of_endpoints_are_told_nowhere() {
-    let home = tempfile::tempdir().unwrap();
-    for arguments in [
-        &["runs", "show", "s3://night/x"][..],
-        &["runs", "verify", "s3://night/x"],
-        &[
-            "suite",
-            "from-traces",
-            "s3://night/t",
-            "--app",
-            "a",
-            "--set",
-            "s",
-            "--out",
-            "sets",
-        ],
-    ] {
-        let mut by_variable = with_bucket(1, home.path());
-        let by_variable = ran(by_variable.args(arguments).env("NIGHTMILL_OFFLINE", "true"));
-        std::fs::write(home.path().join("nightmill.toml"), "offline = true\n").unwrap();
-        let mut by_file = with_bucket(1, home.path());
-        let by_file = ran(by_file.args(arguments).current_dir(home.path()));
-        std::fs::remove_file(home.path().join("nightmill.toml")).unwrap();
-        for refused in [by_variable, by_file] {
-            assert_eq!(refused.code, Some(2), "{refused:?}");
-            assert!(refused.stderr.contains("--offline"), "{refused:?}");
-        }
-    }
-    let refusing = Proxy::before(1, |_| Spoil::Answer(403, String::new()));
-    let mut command = with_bucket(refusing.port, home.path());
-    let endpoint = format!("http://me:pw-of-endpoint@127.0.0.1:{}", refusing.port);
-    command.env("AWS_ENDPOINT_URL", endpoint);
-    let refused = ran(command
-        .args(["score", "s3://night/t", "--out"])
-        .arg(home.path().join("run")));
-    assert_eq!(refused.code, Some(2), "{refused:?}");
-    assert!(!refused.stderr.contains("pw-of-endpoint"), "{refused:?}");
-}
-
-/// Two lines of OpenTelemetry without sessions, in two folders, and a file that no format claims.
-fn exports(folder: &Path) -> PathBuf {
-    let exports = folder.join("exports");
-    for (place, trace) in [("x", "0"), ("y", "1")] {
-        let folder = exports.join(place);
-        std::fs::create_dir_all(&folder).unwrap();
-        let trajectory = serde_json::json!({"traj_id": trace, "task_id": 1, "reward": 0.0, "info": {}, "trial": 0,
-            "traj": [{"role": "user", "content": format!("Where is {place}?")},
-                {"role": "assistant", "content": "On its way.", "tool_calls": null}]});
-        std::fs::write(folder.join("log.json"), format!("[{trajectory}]\n")).unwrap();
-    }
-    std::fs::write(exports.join("other.json"), "{\"of\": \"nobody\"}\n").unwrap();
-    exports
-}
-
-#[test]
-fn ids_of_files_in_a_bucket_are_the_same_in_every_run() {
-    let Some(bucket) = Bucket::start() else {
-        return;
-    };
-    let home = tempfile::tempdir().unwrap();
-    bucket.put_folder(&exports(home.path()), "exports");
-    let sessions = |out: &str| -> Vec<String> {
-        let out = home.path().join(out);
-        let mut command = with_bucket(bucket.port, home.path());
-        let ran = ran(command
-            .args(["import", "s3://night/exports", "--out"])
-            .arg(&out));
-        assert_eq!(ran.code, Some(0), "{ran:?}");
-        assert!(
-            ran.stdout.contains("s3://night/exports/other.json")
-                && !ran.stdout.contains("nightmill-remote"),
-            "{ran:?}"
-        );
-        let table = crate::support::read_parquet(&out);
-        let ids = table.column_by_name("session_id").unwrap();
-        let ids = ids
-            .as_any()
-            .downcast_ref::<arrow::array::StringArray>()
-            .unwrap();
-        ids.iter().map(|id| id.unwrap().to_owned()).collect()
-    };
-    let first = sessions("first.parquet");
-    assert!(first.len() == 2 && first[0] != first[1], "{first:?}");
-    assert_eq!(sessions("again.parquet"), first);
-    let mut command = with_bucket(bucket.port, home.path());
-    let told = ran(command.args(["import", "s3://night/exports", "--explain"]));
-    assert!(
-        told.stdout
-            .contains("s3://night/exports/x/log.json: tau-bench")
-            && !told.stdout.contains("nightmill-remote"),
-        "{told:?}"
-    );
-}
-
-#[test]
-fn a_delta_table_in_a_bucket_is_known_as_one() {
-    let Some(bucket) = Bucket::start() else {
-        return;
-    };
-    let home = tempfile::tempdir().unwrap();
-    let table = inputs(home.path());
-    std::fs::create_dir(table.join("_delta_log")).unwrap();
-    std::fs::write(table.join("_delta_log/00000000000000000000.json"), "{}\n").unwrap();
-    bucket.put_folder(&table, "table");
-    let mut command = with_bucket(bucket.port, home.path());
-    let refused = ran(command
-        .args(["score", "s3://night/table", "--out"])
-        .arg(home.path().join("run")));
-    assert_eq!(refused.code, Some(2), "{refused:?}");
-    assert!(
-        refused.stderr.contains("Delta") && refused.stderr.contains("s3://night/table"),
-        "{refused:?}"
-    );
-}
-
-#[test]
 fn an_import_and_given_signals_may_be_in_a_bucket() {
     let Some(bucket) = Bucket::start() else {
         return;
@@ -759,5 +643,100 @@ fn an_import_and_given_signals_may_be_in_a_bucket() {
     assert!(
         retry.stderr.contains("copy the run here first"),
         "{retry:?}"
+    );
+}
+
+#[test]
+fn whoever_is_offline_opens_no_connection_and_passwords_of_endpoints_are_told_nowhere() {
+    let home = tempfile::tempdir().unwrap();
+    for arguments in [
+        &["runs", "show", "s3://night/x"][..],
+        &["runs", "verify", "s3://night/x"],
+        &[
+            "suite",
+            "from-traces",
+            "s3://night/t",
+            "--app",
+            "a",
+            "--set",
+            "s",
+            "--out",
+            "sets",
+        ],
+    ] {
+        let mut by_variable = with_bucket(1, home.path());
+        let by_variable = ran(by_variable.args(arguments).env("NIGHTMILL_OFFLINE", "true"));
+        std::fs::write(home.path().join("nightmill.toml"), "offline = true\n").unwrap();
+        let mut by_file = with_bucket(1, home.path());
+        let by_file = ran(by_file.args(arguments).current_dir(home.path()));
+        std::fs::remove_file(home.path().join("nightmill.toml")).unwrap();
+        for refused in [by_variable, by_file] {
+            assert_eq!(refused.code, Some(2), "{refused:?}");
+            assert!(refused.stderr.contains("--offline"), "{refused:?}");
+        }
+    }
+    let refusing = Proxy::before(1, |_| Spoil::Answer(403, String::new()));
+    let mut command = with_bucket(refusing.port, home.path());
+    let endpoint = format!("http://me:pw-of-endpoint@127.0.0.1:{}", refusing.port);
+    command.env("AWS_ENDPOINT_URL", endpoint);
+    let refused = ran(command
+        .args(["score", "s3://night/t", "--out"])
+        .arg(home.path().join("run")));
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(!refused.stderr.contains("pw-of-endpoint"), "{refused:?}");
+}
+
+/// Two lines of OpenTelemetry without sessions, in two folders, and a file that no format claims.
+fn exports(folder: &Path) -> PathBuf {
+    let exports = folder.join("exports");
+    for (place, trace) in [("x", "0"), ("y", "1")] {
+        let folder = exports.join(place);
+        std::fs::create_dir_all(&folder).unwrap();
+        let trajectory = serde_json::json!({"traj_id": trace, "task_id": 1, "reward": 0.0, "info": {}, "trial": 0,
+            "traj": [{"role": "user", "content": format!("Where is {place}?")},
+                {"role": "assistant", "content": "On its way.", "tool_calls": null}]});
+        std::fs::write(folder.join("log.json"), format!("[{trajectory}]\n")).unwrap();
+    }
+    std::fs::write(exports.join("other.json"), "{\"of\": \"nobody\"}\n").unwrap();
+    exports
+}
+
+#[test]
+fn ids_of_files_in_a_bucket_are_the_same_in_every_run() {
+    let Some(bucket) = Bucket::start() else {
+        return;
+    };
+    let home = tempfile::tempdir().unwrap();
+    bucket.put_folder(&exports(home.path()), "exports");
+    let sessions = |out: &str| -> Vec<String> {
+        let out = home.path().join(out);
+        let mut command = with_bucket(bucket.port, home.path());
+        let ran = ran(command
+            .args(["import", "s3://night/exports", "--out"])
+            .arg(&out));
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        assert!(
+            ran.stdout.contains("s3://night/exports/other.json")
+                && !ran.stdout.contains("nightmill-remote"),
+            "{ran:?}"
+        );
+        let table = crate::support::read_parquet(&out);
+        let ids = table.column_by_name("session_id").unwrap();
+        let ids = ids
+            .as_any()
+            .downcast_ref::<arrow::array::StringArray>()
+            .unwrap();
+        ids.iter().map(|id| id.unwrap().to_owned()).collect()
+    };
+    let first = sessions("first.parquet");
+    assert!(first.len() == 2 && first[0] != first[1], "{first:?}");
+    assert_eq!(sessions("again.parquet"), first);
+    let mut command = with_bucket(bucket.port, home.path());
+    let told = ran(command.args(["import", "s3://night/exports", "--explain"]));
+    assert!(
+        told.stdout
+            .contains("s3://night/exports/x/log.json: tau-bench")
+            && !told.stdout.contains("nightmill-remote"),
+        "{told:?}"
     );
 }

@@ -658,7 +658,11 @@ fn ids_of(scene: &Scene, run: &str, metric: &str) -> BTreeSet<String> {
     let out = scene.at(&file).display().to_string();
     ended(
         0,
-        &mut scene.export_of(run, "langfuse", &["--metrics", metric, "--out", &out]),
+        &mut scene.export_of(
+            run,
+            "langfuse",
+            &["--metrics", metric, "--overwrite", "--out", &out],
+        ),
     );
     let lines = scene.lines(&file);
     assert!(!lines.is_empty());
@@ -741,7 +745,10 @@ fn addresses_are_no_places_for_files() {
     monitor.args(["--out", "s3://night/x", "--monitors"]);
     monitor.arg(scene.at("monitors"));
     let refused = ended(2, &mut monitor);
-    assert!(refused.stderr.contains("local folders"), "{refused:?}");
+    assert!(
+        refused.stderr.contains("name a local folder"),
+        "{refused:?}"
+    );
     for command in [&["runs", "list"][..], &["runs", "summary"]] {
         let refused = ended(2, program().args(command).arg("s3://night/x"));
         assert!(

@@ -308,3 +308,87 @@ fn files_of_one_name_in_two_folders_are_two_sessions() {
     assert_eq!(batch.num_rows(), 2);
     assert_ne!(sessions.value(0), sessions.value(1));
 }
+
+/// An export of one model call.
+fn exported(number: u32, input: &str, output: &str) -> String {
+    let text =
+        |key: &str, text: &str| serde_json::json!({"key": key, "value": {"stringValue": text}});
+    let message = |role: &str, text: &str| {
+        serde_json::json!([{"role": role, "parts": [{"type": "text", "content": text}]}])
+            .to_string()
+    };
+    let start = 1_767_225_600_000_000_000_u64 + u64::from(number) * 5_000_000_000;
+    let span = serde_json::json!({
+        "traceId": format!("{number:032x}"), "spanId": format!("{number:016x}"), "name": "chat",
+        "startTimeUnixNano": start.to_string(), "endTimeUnixNano": (start + 1_000_000_000).to_string(),
+        "attributes": [text("gen_ai.operation.name", "chat"), text("gen_ai.conversation.id", "s"),
+            text("gen_ai.input.messages", &message("user", input)),
+            text("gen_ai.output.messages", &message("assistant", output))],
+    });
+    format!(
+        "{}\n",
+        serde_json::json!({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]})
+    )
+}
+
+#[test]
+fn an_agent_that_says_nothing_has_the_numbers_of_an_empty_output() {
+    let place = Place::new();
+    let talk = [
+        ("What is the refund policy?", ""),
+        ("And for shoes?", ""),
+        ("Hello?", "We refund within thirty days."),
+    ];
+    let exports: String = (1..)
+        .zip(talk)
+        .map(|(number, (input, output))| exported(number, input, output))
+        .collect();
+    let own: String = (1_u32..)
+        .zip(talk)
+        .map(|(number, (input, output))| {
+            let row = serde_json::json!({"trace_id": format!("{number:032x}"), "session_id": "s",
+                "started_at": format!("2026-01-01T00:00:{:02}Z", number * 5), "input": input, "output": output});
+            format!("{row}\n")
+        })
+        .collect();
+    let mut tables = Vec::new();
+    for (name, text) in [("exports", exports), ("own", own)] {
+        let path = place.write(&format!("{name}.jsonl"), text);
+        let out = place.at(name).display().to_string();
+        let metrics = "coherence,loop_detection,empty_output";
+        let ran = nightmill(["score", &path, "--metrics", metrics, "--out", &out]);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let batch = read_parquet(&place.at(name).join("traces"));
+        let scores = ["coherence", "loop_detection", "empty_output"].map(|metric| {
+            let column = batch.column_by_name(metric).unwrap();
+            let column = column.as_primitive::<arrow::datatypes::Float64Type>();
+            column.iter().collect::<Vec<_>>()
+        });
+        tables.push(scores);
+    }
+    assert_eq!(tables[0], tables[1]);
+    let mut empty = tables[0][2].clone();
+    empty.sort_by(|a, b| a.partial_cmp(b).unwrap());
+    assert_eq!(empty, [Some(0.0), Some(0.0), Some(1.0)]);
+}
+
+#[test]
+fn whole_documents_are_not_embedded_as_what_was_said() {
+    let place = Place::new();
+    let sample = sample("langfuse.jsonl");
+    let ran = place.import(&[&sample], "whole.parquet", &["--text-mode", "compat"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let (whole, out) = (place.at("whole.parquet"), place.at("run"));
+    for more in [&[][..], &["--format", "parquet"]] {
+        let mut args = vec!["score", whole.to_str().unwrap(), "--text-mode", "content"];
+        args.extend(["--out", out.to_str().unwrap()]);
+        args.extend(more);
+        let refused = nightmill(args);
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        assert!(
+            refused.stderr.contains("import them again"),
+            "{}",
+            refused.stderr
+        );
+    }
+}

@@ -22,6 +22,7 @@ mod protocols;
 mod provider_faults;
 mod provider_stops;
 mod providers;
+mod readings;
 mod replies;
 mod retry;
 mod retry_of_turns;

@@ -15,6 +15,7 @@ mod buckets;
 mod cache;
 mod choosing;
 mod comparisons;
+mod damaged_formats;
 mod delta_tables;
 mod exports;
 mod formats;

@@ -126,7 +126,7 @@ fn no_room_below_the_command_line_knows_clap() {
 fn an_arrow_up_is_seen() {
     assert_eq!(forbidden("trace", "use crate::run::score;"), ["run"]);
     assert_eq!(forbidden("run", "crate::report::html(x)"), ["report"]);
-    assert_eq!(forbidden("text", "use crate::trace::TextAt;"), ["trace"]);
+    assert_eq!(forbidden("text", "use crate::trace::RowAt;"), ["trace"]);
     assert!(
         forbidden(
             "run",

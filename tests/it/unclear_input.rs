@@ -55,7 +55,17 @@ fn json_in_text_columns_is_refused_until_somebody_says_what_it_is() {
         })
         .collect();
     write_parquet(&parquet, &[traces(&table)], 2);
-    for file in [at("traces.jsonl"), parquet] {
+    // Cells of JSON Lines may hold the documents themselves.
+    let objects: Vec<Value> = rows
+        .iter()
+        .map(|row| {
+            let mut row = row.clone();
+            row["output"] = serde_json::from_str(row["output"].as_str().unwrap()).unwrap();
+            row
+        })
+        .collect();
+    write_lines(&at("objects.jsonl"), &objects);
+    for file in [at("traces.jsonl"), at("objects.jsonl"), parquet] {
         let refused = score(&file, &at("refused"), &[]);
         assert_eq!(refused.code, Some(2), "{refused:?}");
         let name = file.display().to_string();

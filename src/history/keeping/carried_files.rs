@@ -11,7 +11,7 @@ use super::chain::Night;
 use crate::history::chain::CARRIED;
 use crate::history::stored_run::read_json;
 use crate::output::{RunDirectory, RunError, manifest};
-use crate::trace::TextAt;
+use crate::trace::RowAt;
 
 /// The list, inside the folder of the table.
 const FILES: &str = "files.json";
@@ -62,9 +62,9 @@ impl CarriedFiles {
             .values()
             .iter()
             .map(|place| {
-                let (file, row) = TextAt::from_position(*place).parts();
+                let (file, row) = RowAt::from_position(*place).parts();
                 let file = numbers.get(file).ok_or_else(wrong)?;
-                Ok(TextAt::at(*file, row).position())
+                Ok(RowAt::new(*file, row).position())
             })
             .collect::<Result<Vec<u64>, String>>()?
             .into();

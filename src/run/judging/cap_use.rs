@@ -1,7 +1,6 @@
 //! How much of its caps a run used, and which of them held calls back.
 
 use crate::judge::JudgeService;
-use crate::output::RunError;
 use crate::run::judging::judgements::Judgements;
 use crate::run::judging::request::JudgeRequest;
 use crate::summary::CapUse;
@@ -11,7 +10,7 @@ pub(crate) fn caps_of(
     request: &JudgeRequest,
     service: &JudgeService,
     store: Option<&Judgements>,
-) -> Result<Vec<CapUse>, RunError> {
+) -> Vec<CapUse> {
     let (caps, spent) = (request.caps, service.spent());
     let given = [
         (
@@ -26,10 +25,7 @@ pub(crate) fn caps_of(
         ),
         ("--max-cost", caps.cost, spent.cost),
     ];
-    let reasons = match store {
-        Some(store) => store.pending_reasons()?,
-        None => Vec::new(),
-    };
+    let reasons = store.into_iter().flat_map(|store| &store.pending_reasons);
     let mut uses: Vec<CapUse> = given
         .into_iter()
         .filter_map(|(flag, most, used)| {
@@ -43,7 +39,7 @@ pub(crate) fn caps_of(
         .collect();
     let capped = service.counts().capped > 0;
     for cap in &mut uses {
-        cap.reached = capped && reasons.iter().any(|reason| reason.ends_with(cap.flag));
+        cap.reached = capped && reasons.clone().any(|reason| reason.ends_with(cap.flag));
     }
     // The reasons of conversations are in their table. Where none is named yet, it is the cap that is used up, or the only one.
     if capped && !uses.iter().any(|cap| cap.reached) {
@@ -52,5 +48,5 @@ pub(crate) fn caps_of(
             cap.reached = only || cap.used >= cap.most;
         }
     }
-    Ok(uses)
+    uses
 }

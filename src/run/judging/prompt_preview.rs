@@ -12,9 +12,7 @@ use crate::metric::{JudgedMetric, SYSTEM_MESSAGE, Step, judged_metric};
 use crate::output::RunError;
 use crate::question::WhenTooLong;
 use crate::run::judging::trace_evidence::trace_evidence;
-use crate::trace::{
-    ColumnMap, DocumentSource, Members, OnBadFile, RepeatedIds, canonical_trace_id, discover, label,
-};
+use crate::trace::{ColumnMap, canonical_trace_id, discover, label, read_documents};
 
 /// The question of one stage.
 #[derive(Clone, Debug, Serialize)]
@@ -129,15 +127,9 @@ fn conversation(
 /// The trace that is meant, and after it the others of its session in the same files. Rows of one id are not merged.
 fn traces_of(shown: &PreviewedTrace) -> Result<Vec<Map<String, Value>>, RunError> {
     let files = discover(std::slice::from_ref(&shown.path), None)?;
-    let documents = DocumentSource::new(
-        files,
-        shown.map.clone(),
-        OnBadFile::Fail,
-        RepeatedIds::default(),
-    );
     let wanted = shown.trace_id.as_deref().and_then(canonical_trace_id);
     let mut found: Option<Map<String, Value>> = None;
-    documents.read(Members::All, None, |document| {
+    read_documents(files.clone(), &shown.map, |document| {
         if wanted.as_ref().is_none_or(|id| *id == document.trace_id) {
             found = Some(document.members);
             return ControlFlow::Break(());
@@ -155,7 +147,7 @@ fn traces_of(shown: &PreviewedTrace) -> Result<Vec<Map<String, Value>>, RunError
     let id = found.get("trace_id").cloned();
     let mut traces = vec![found];
     if session.is_some() {
-        documents.read(Members::All, None, |document| {
+        read_documents(files, &shown.map, |document| {
             let same = label(&document.members, "session_id") == session;
             if same && document.members.get("trace_id") != id.as_ref() {
                 traces.push(document.members);

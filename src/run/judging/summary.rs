@@ -49,7 +49,7 @@ pub(crate) fn summarise(
         conversations,
         calls: service.counts(),
         batches: batch_counts(service)?,
-        caps: cap_use::caps_of(request, service, store)?,
+        caps: cap_use::caps_of(request, service, store),
         spend,
         prices_as_of: request.prices.as_of.clone(),
         ledger: service.ledger().path().display().to_string(),

@@ -15,7 +15,7 @@ use crate::run::judging::request::JudgeRequest;
 use crate::run::judging::trace_evidence::trace_evidence;
 use crate::run::signals_file::GivenSignals;
 use crate::selection::Ranking;
-use crate::trace::{DocumentSource, Members, TextAt, TraceDocument, merge_documents};
+use crate::trace::{DocumentSource, RowAt, TraceDocument, merge_documents};
 
 /// The judged metrics of traces that rules ask for.
 pub(crate) fn judged_metrics(rules: &Rules) -> Vec<&'static JudgedMetric> {
@@ -35,7 +35,7 @@ pub(crate) struct Chosen {
 pub(crate) struct Selection {
     /// Rows with a trace id that were looked at.
     pub rows_seen: u64,
-    places: Vec<(TextAt, u32)>,
+    places: Vec<(RowAt, u32)>,
     traces: Vec<Chosen>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn select(
     passing: Option<&HashSet<String>>,
 ) -> Result<Selection, RunError> {
     let mut rows_seen = 0;
-    let mut found: Vec<(String, Vec<TextAt>)> = Vec::new();
+    let mut found: Vec<(String, Vec<RowAt>)> = Vec::new();
     documents.read_facts(|trace_id, members, rows| {
         rows_seen += rows.len() as u64;
         if passes(request, passing, trace_id, members) {
@@ -141,9 +141,9 @@ pub(crate) fn read_chosen(
     selection: &Selection,
     sender: tokio::sync::mpsc::Sender<TraceDocument>,
 ) -> Result<(), RunError> {
-    let places: Vec<TextAt> = selection.places.iter().map(|(place, _)| *place).collect();
+    let places: Vec<RowAt> = selection.places.iter().map(|(place, _)| *place).collect();
     let mut open: HashMap<u32, (usize, TraceDocument)> = HashMap::new();
-    documents.read(Members::All, Some(&places), |document| {
+    documents.read(&places, |document| {
         let at = selection
             .places
             .binary_search_by_key(&document.at, |(place, _)| *place);
@@ -152,31 +152,31 @@ pub(crate) fn read_chosen(
             .and_then(|at| selection.places.get(at))
             .map(|(_, trace)| *trace)
         else {
-            return ControlFlow::Continue(());
+            return Ok(ControlFlow::Continue(()));
         };
         let Some(chosen) = selection.traces.get(trace as usize) else {
-            return ControlFlow::Continue(());
+            return Ok(ControlFlow::Continue(()));
         };
         debug_assert_eq!(chosen.trace_id, document.trace_id);
         let whole = match open.remove(&trace) {
             None if chosen.rows == 1 => document,
             None => {
                 open.insert(trace, (1, document));
-                return ControlFlow::Continue(());
+                return Ok(ControlFlow::Continue(()));
             }
             Some((rows, mut earlier)) => {
                 merge_documents(&mut earlier.members, document.members);
                 if rows + 1 < chosen.rows {
                     open.insert(trace, (rows + 1, earlier));
-                    return ControlFlow::Continue(());
+                    return Ok(ControlFlow::Continue(()));
                 }
                 earlier
             }
         };
         // Whoever judges has stopped listening: its own error is the one to report.
         match sender.blocking_send(whole) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(_) => ControlFlow::Break(()),
+            Ok(()) => Ok(ControlFlow::Continue(())),
+            Err(_) => Ok(ControlFlow::Break(())),
         }
     })?;
     Ok(())

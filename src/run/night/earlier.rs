@@ -119,7 +119,7 @@ fn places(batch: &RecordBatch, row: usize) -> Vec<(usize, u64)> {
     let places = places.as_primitive_opt::<UInt64Type>();
     let places = places.into_iter().flatten().flatten();
     places
-        .map(|place| crate::trace::TextAt::from_position(place).parts())
+        .map(|place| crate::trace::RowAt::from_position(place).parts())
         .collect()
 }
 

@@ -2,11 +2,13 @@
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Float64Array, RecordBatch, StringArray,
+    UInt64Array,
 };
-use arrow::datatypes::Float64Type;
+use arrow::datatypes::{Float64Type, UInt64Type};
 use arrow::error::ArrowError;
 
 use super::scored::Labels;
+use crate::engine::JUDGED_AT;
 use crate::metric::spans::OfSpans;
 use crate::metric::{SPAN_SIGNALS, Signals};
 
@@ -39,6 +41,8 @@ pub(super) struct PlanColumns<'b> {
     digests: [Option<&'b BinaryArray>; 3],
     /// Only of scores of spans that are signals: the score, and whether it was given.
     of_spans: [Option<(&'b Float64Array, &'b BooleanArray)>; 5],
+    /// Only where judges were asked about traces.
+    judged_at: Option<&'b UInt64Array>,
     pub coherence_given: &'b BooleanArray,
     pub loop_detection_given: &'b BooleanArray,
 }
@@ -72,6 +76,9 @@ impl<'b> PlanColumns<'b> {
                 let given = batch.column_by_name(&format!("{name}_given"))?;
                 Some((values, given.as_boolean_opt()?))
             }),
+            judged_at: batch
+                .column_by_name(JUDGED_AT)
+                .and_then(|c| c.as_primitive_opt::<UInt64Type>()),
             coherence_given: truth("coherence_given")?,
             loop_detection_given: truth("loop_detection_given")?,
         })
@@ -109,6 +116,12 @@ impl<'b> PlanColumns<'b> {
         let at = OfSpans::ALL.iter().position(|one| *one == metric)?;
         let (values, given) = self.of_spans[at]?;
         given.value(row).then(|| value(values, row)).flatten()
+    }
+
+    /// Where what judges said of the trace is; `None` where they said nothing.
+    pub fn judged_at(&self, row: usize) -> Option<u64> {
+        let places = self.judged_at?;
+        places.is_valid(row).then(|| places.value(row))
     }
 
     /// `None` without comparison.

@@ -191,7 +191,9 @@ fn live_files_partitions_and_later_columns_are_read_at_each_version() {
     let plain = super::super::fetched(vec![format!("{}@vx", table.path())], true).unwrap();
     assert_eq!(plain.paths, [format!("{}@vx", table.path())]);
 
-    let fetched = super::super::fetched(vec![table.path()], true).unwrap();
+    let twice = vec![table.path(), format!("{}@v2", table.path())];
+    let fetched = super::super::fetched(twice, true).unwrap();
+    assert_eq!(fetched.paths[0], fetched.paths[1]);
     let folder = PathBuf::from(&fetched.paths[0]);
     assert_eq!(origin_of(&folder), format!("{}@v2", table.path()));
     let mut names: Vec<String> = walkdir::WalkDir::new(&folder)

@@ -1,9 +1,7 @@
 //! Evaluation cases out of a warehouse of traces: one case a session, one turn a trace.
 
-use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -18,8 +16,8 @@ use crate::output::RunError;
 use crate::selection::{DEFAULT_SEED, Ranking, SamplingRate};
 use crate::text::parse_instant;
 use crate::trace::{
-    BatchLimits, ColumnMap, DocumentSource, OnBadFile, Quarantine, ReadOptions, Repeats,
-    SessionKey, SourceFormat, Span, TraceColumns, TraceSource, discover, repeated_trace_ids,
+    ColumnMap, DocumentSource, FactRoom, OnBadFile, Quarantine, SessionKey, SourceFormat, Span,
+    discover,
 };
 
 /// Who is said to have asked where the traces don't say it.
@@ -90,25 +88,13 @@ pub fn from_traces(request: &FromTracesRequest) -> Result<MadeSet, RunError> {
         )));
     }
     let files = discover(&request.paths, request.format)?;
-    let passes: RefCell<Vec<Arc<Quarantine>>> = RefCell::default();
-    let open = || {
-        let quarantine = Arc::new(Quarantine::default());
-        passes.borrow_mut().push(Arc::clone(&quarantine));
-        let options = ReadOptions {
-            columns: TraceColumns::ids(),
-            map: request.map.clone(),
-            text_mode: crate::text::TextMode::default(),
-            on_bad_file: request.on_bad_file,
-            limits: BatchLimits::default(),
-        };
-        TraceSource::open(files.clone(), options, quarantine)
+    let room = FactRoom {
+        most_ids: INDEX_BYTES / 32,
+        folder: &std::env::temp_dir(),
     };
-    let repeated = repeated_trace_ids(open, INDEX_BYTES / 32, Repeats::Each)?;
-    // A pass that is broken off has seen less than a whole one.
-    let whole = passes.borrow().iter().map(|seen| seen.rows()).max();
-    let unreadable = whole.unwrap_or_default();
+    let quarantine = Quarantine::default();
     let (map, on_bad_file) = (request.map.clone(), request.on_bad_file);
-    let documents = DocumentSource::new(files, map, on_bad_file, repeated);
+    let documents = DocumentSource::open(files, map, on_bad_file, room, &quarantine)?;
     let mut traces: u64 = 0;
     documents.read_facts(|_, _, _| traces += 1)?;
     let mut set = EvalSet {
@@ -137,7 +123,7 @@ pub fn from_traces(request: &FromTracesRequest) -> Result<MadeSet, RunError> {
         cases: set.cases.len() as u64,
         turns,
         set_aside: traces.saturating_sub(turns),
-        unreadable,
+        unreadable: quarantine.rows(),
     })
 }
 

@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 
 use super::{CALLS_KEPT, CallDigest, SpanDigest};
 use crate::text::{Json, WordSketch, parse_instant, text_hash};
+use crate::trace::lowest::{cut_circles, lowest};
 
 /// Kinds of spans that are calls of a model.
 const OF_MODELS: [&str; 2] = ["LLM", "GENERATION"];
@@ -53,7 +54,7 @@ impl SpanDigest {
         let mut digest = Self {
             spans: u32::try_from(spans.len()).unwrap_or(u32::MAX),
             latency: latency(&spans),
-            tokens: tokens(&spans),
+            tokens: tokens(&spans)?,
             ..Self::default()
         };
         for span in spans.iter().filter(|span| is_of_model(span)) {
@@ -147,9 +148,19 @@ fn instant(span: &Json, member: &str) -> Option<DateTime<Utc>> {
     parse_instant(span.get(member)?.text()?).ok()
 }
 
-/// A word in small letters; none where there is none.
+/// A word in small letters, also the last of a list; none where there is none.
 fn word(value: &Json) -> Option<String> {
-    let word = value.text()?.trim().to_ascii_lowercase();
+    if let Some(items) = value.items() {
+        return items.last().and_then(word);
+    }
+    let text = value.text()?.trim();
+    let list = text
+        .starts_with('[')
+        .then(|| crate::text::parse(text.as_bytes()).ok());
+    if let Some(list) = list.flatten() {
+        return word(&list);
+    }
+    let word = text.to_ascii_lowercase();
     (!word.is_empty()).then_some(word)
 }
 
@@ -180,73 +191,74 @@ fn is_of_model(span: &Json) -> bool {
         .any(|of_model| kind.eq_ignore_ascii_case(of_model))
 }
 
-/// Prompt and completion tokens of a span; none where it has neither.
-fn own_tokens(span: &Json) -> Option<u64> {
-    let count = |member: &str| {
-        let number = match span.get(member)? {
-            Json::String(digits) => digits.trim().parse().ok(),
-            other => other.number(),
-        };
-        number
-            .filter(|n: &f64| n.is_finite() && *n >= 0.0)
-            .map(|n| n as u64)
+/// A count of tokens; none where there is none.
+fn count(span: &Json, member: &str) -> Result<Option<u64>, String> {
+    let Some(written) = span.get(member) else {
+        return Ok(None);
     };
-    match (count("prompt_tokens"), count("completion_tokens")) {
-        (None, None) => None,
-        (prompt, completion) => Some(prompt.unwrap_or(0).saturating_add(completion.unwrap_or(0))),
+    let number = match written {
+        Json::Null => return Ok(None),
+        Json::String(digits) if digits.trim().is_empty() => return Ok(None),
+        Json::String(digits) => digits.trim().parse().ok(),
+        other => other.number(),
+    };
+    match number {
+        // Tables write that for numbers that are not there.
+        Some(number) if f64::is_nan(number) => Ok(None),
+        Some(number) if number >= 0.0 && number.fract() == 0.0 && number < 9e15 => {
+            Ok(Some(number as u64))
+        }
+        _ => Err(format!(
+            "a span whose {member} is {}: write a whole number of tokens",
+            written.compact()
+        )),
     }
 }
 
-/// The tokens of all model calls. A call inside another one that has counts is part of these.
-fn tokens(spans: &[&Json]) -> Option<u64> {
+/// Prompt and completion tokens of a span; none where it has neither.
+fn own_tokens(span: &Json) -> Result<Option<u64>, String> {
+    let counts = (
+        count(span, "prompt_tokens")?,
+        count(span, "completion_tokens")?,
+    );
+    Ok(match counts {
+        (None, None) => None,
+        (prompt, completion) => Some(prompt.unwrap_or(0).saturating_add(completion.unwrap_or(0))),
+    })
+}
+
+/// The tokens of all spans that have counts and no span inside them that has.
+fn tokens(spans: &[&Json]) -> Result<Option<u64>, String> {
     let id = |span: &Json, member: &str| span.get(member).and_then(Json::text).map(str::to_owned);
-    let by_id: HashMap<String, usize> = spans
+    let ids: Vec<String> = spans
+        .iter()
+        .map(|span| id(span, "span_id").unwrap_or_default())
+        .collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let places: HashMap<&str, usize> = ids
         .iter()
         .enumerate()
-        .filter_map(|(at, span)| Some((id(span, "span_id")?, at)))
+        .filter(|(_, id)| !id.is_empty())
+        .map(|(at, id)| (*id, at))
         .collect();
+    let parent = |span: &&Json| {
+        let parent = id(span, "parent_span_id").or_else(|| id(span, "parent_id"))?;
+        places.get(parent.as_str()).copied()
+    };
+    let mut parents: Vec<Option<usize>> = spans.iter().map(parent).collect();
+    cut_circles(&ids, &mut parents);
     let counts: Vec<Option<u64>> = spans
         .iter()
-        .map(|span| own_tokens(span).filter(|_| is_of_model(span)))
-        .collect();
-    let parents: Vec<Option<usize>> = spans
-        .iter()
-        .map(|span| {
-            let parent = id(span, "parent_span_id").or_else(|| id(span, "parent_id"))?;
-            by_id.get(&parent).copied()
-        })
-        .collect();
-    // Whether a span or one that it is in has counts, so that each span is looked at once.
-    let mut counted: Vec<Option<bool>> = vec![None; spans.len()];
-    let mut total: Option<u64> = None;
-    for at in 0..spans.len() {
-        let mut path = Vec::new();
-        let mut here = Some(at);
-        let mut found = false;
-        while let Some(span) = here {
-            if let Some(known) = counted.get(span).copied().flatten() {
-                found = known;
-                break;
-            }
-            // Marked before its parents are known, a span of a circle ends the search.
-            if let Some(mark) = counted.get_mut(span) {
-                *mark = Some(false);
-            }
-            path.push(span);
-            here = parents.get(span).copied().flatten();
-        }
-        while let Some(span) = path.pop() {
-            let own = counts.get(span).copied().flatten();
-            if let Some(own) = own.filter(|_| !found) {
-                total = Some(total.unwrap_or(0).saturating_add(own));
-            }
-            found |= own.is_some();
-            if let Some(mark) = counted.get_mut(span) {
-                *mark = Some(found);
-            }
-        }
-    }
-    total
+        .map(|span| own_tokens(span))
+        .collect::<Result<_, _>>()?;
+    let has: Vec<bool> = counts.iter().map(Option::is_some).collect();
+    let lowest = lowest(&parents, &has);
+    let mut of_lowest = counts.iter().zip(lowest).filter(|(_, lowest)| *lowest);
+    let first = of_lowest.next().and_then(|(count, _)| *count);
+    Ok(first.map(|first| {
+        let others = of_lowest.filter_map(|(count, _)| *count);
+        others.fold(first, u64::saturating_add)
+    }))
 }
 
 /// Seconds from the first start to the last end.
@@ -287,8 +299,8 @@ mod tests {
             ]"#,
         );
         assert_eq!((digest.spans, digest.answers, digest.truncated), (8, 2, 1));
-        // The calls inside the first one are part of it.
-        assert_eq!(digest.tokens, Some(17));
+        // Counts of spans around others that count are those of the others.
+        assert_eq!(digest.tokens, Some(5));
         assert_eq!(digest.latency, Some(2.5));
         assert_eq!((digest.calls.len(), digest.failed_calls), (3, 2));
         assert_eq!(digest.calls[0], digest.calls[1]);
@@ -303,6 +315,25 @@ mod tests {
         );
         assert_eq!((digest.tokens, digest.latency), (Some(1), None));
         assert!(digest.calls.is_empty());
+    }
+
+    #[test]
+    fn tokens_are_counted_once_and_in_whole_numbers() {
+        let both = digest(
+            r#"[{"span_id": "a", "parent_span_id": "b", "kind": "LLM", "prompt_tokens": 1},
+                {"span_id": "b", "parent_span_id": "a", "kind": "EMBEDDING", "prompt_tokens": 2.0},
+                {"span_id": "c", "parent_span_id": "c", "prompt_tokens": "4", "completion_tokens": NaN},
+                {"span_id": "d", "kind": "LLM", "finish_reason": ["length"]},
+                {"span_id": "e", "kind": "LLM", "finish_reason": "[\"stop\"]"}]"#,
+        );
+        assert_eq!(both.tokens, Some(6));
+        assert_eq!((both.answers, both.truncated), (2, 1));
+        for odd in ["1.5", "\"1,200\"", "-1", "true"] {
+            let spans = format!(r#"[{{"kind": "LLM", "prompt_tokens": {odd}}}]"#);
+            let spans = crate::text::parse(spans.as_bytes()).unwrap();
+            let problem = SpanDigest::of(&spans).unwrap_err();
+            assert!(problem.contains("prompt_tokens is"), "{problem}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::otel_span::{Event, RawSpan, Resource, status};
 use super::said::{self, Speaker};
-use super::values::{nanos, object, text};
+use super::values::{object, text, time};
 use super::{ArrayIs, Format, Parts, Place, Sample, TraceFacts};
 
 pub(super) static FORMAT: Format = Format {
@@ -167,8 +167,8 @@ fn raw(span: &Value) -> Result<RawSpan, String> {
         parent_span_id: Some(id("parent", "span_id", 16)?).filter(|id| !id.is_empty()),
         name: text(span.get("name")).unwrap_or_default(),
         kind: None,
-        started_at: nanos(span.get("start_time")),
-        ended_at: nanos(span.get("end_time")),
+        started_at: time("start_time", span.get("start_time"))?,
+        ended_at: time("end_time", span.get("end_time"))?,
         status: status(of_status("status_code")),
         status_message: text(of_status("description")),
         attributes,

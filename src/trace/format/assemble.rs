@@ -5,19 +5,20 @@
 //! | order | facts are sorted first, so that order and splitting of files change nothing |
 //! | equal spans | are one |
 //! | one span id, several spans | are one: the one that ended last has its way, the others fill what it lacks |
-//! | parent that is not there, or is the span itself | the span counts as a root |
+//! | parent that is not there | the span counts as a root; a circle of parents is cut at the span of the smallest id |
 //! | root | the span without parent that began first; else the one whose parent is missing |
 //! | trace facts | a record of the trace wins, then the root, then spans in the order of their start |
-//! | input, output | of the trace's record, the root, else the words of the first model call in and the last one out |
-//! | start, end | of the record, the root, else of the spans; an end before the start is dropped and counted |
+//! | input, output | of the trace's record, of the root, else of the model calls that are in no other: the first with words in, the last one out; a root that is a model call is one of these |
+//! | start, end | of the record, the root, else of the spans; an end before the start is dropped and counted; where nothing says when it began, the first end stands for the start |
 //! | tokens, cost | of the record, else the sum over spans that have them and no span below that has them |
 //! | error, status | of the record, else of the root; a root without status is `ERROR` if it has an error |
-//! | calls in messages | become tool spans, unless the trace has a span for that tool |
+//! | calls in messages | become tool spans, unless the trace has a span for that tool, or, where spans of tools say which call they are, for that call |
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::Payload;
 use super::parts::{Call, SpanFacts, TraceFacts, kind};
+use crate::trace::lowest::{cut_circles, lowest};
 
 /// A whole trace.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -39,8 +40,16 @@ pub(crate) struct Notes {
     pub without_root: u64,
     /// Traces that belong to no session.
     pub without_session: u64,
-    /// Traces without any time: they are ordered by their turn or id, with times that count up from 1970.
+    /// Traces without any time that have a turn, by which they are ordered.
     pub without_time: u64,
+    /// Traces with neither time nor turn: they are ordered by their ids.
+    pub without_order: u64,
+    /// Traces of which only the end is known.
+    pub without_start: u64,
+    /// Traces whose spans say that they are of different projects.
+    pub several_projects: u64,
+    /// Counts of tokens that are no whole numbers.
+    pub odd_counts: u64,
     /// Ends before their start.
     pub skewed: u64,
     /// Tool spans made of calls in messages.
@@ -59,6 +68,10 @@ impl Notes {
         self.without_root += other.without_root;
         self.without_session += other.without_session;
         self.without_time += other.without_time;
+        self.without_order += other.without_order;
+        self.without_start += other.without_start;
+        self.several_projects += other.several_projects;
+        self.odd_counts += other.odd_counts;
         self.skewed += other.skewed;
         self.calls_of_messages += other.calls_of_messages;
         self.tool_calls += other.tool_calls;
@@ -76,25 +89,25 @@ pub(crate) fn assemble(mut records: Vec<TraceFacts>, spans: Vec<SpanFacts>) -> (
     records.sort_by_cached_key(|facts| (std::cmp::Reverse(filled(facts)), as_text(facts)));
     let mut spans = unique(spans, &mut notes);
     order(&mut spans);
-    let ids: HashSet<&str> = spans.iter().map(|span| span.span_id.as_str()).collect();
-    let orphan = |span: &SpanFacts| {
-        let parent = span.parent_span_id.as_deref();
-        parent.is_some_and(|parent| !ids.contains(parent) || parent == span.span_id)
-    };
-    notes.orphans = spans.iter().filter(|span| orphan(span)).count() as u64;
+    let parents = parents(&spans);
+    let orphan = |at: &usize| parents[*at].is_none() && spans[*at].parent_span_id.is_some();
+    notes.orphans = (0..spans.len()).filter(orphan).count() as u64;
     // A record stands for the root of its trace, above calls of tools that name no parent.
     let recorded = !records.is_empty();
-    let may_be_root = |span: &&SpanFacts| !(recorded && span.kind == kind::TOOL);
-    let first = |is: &dyn Fn(&SpanFacts) -> bool| {
-        let mut spans = spans.iter().enumerate();
-        let found = spans.find(|(_, span)| may_be_root(span) && is(span));
-        found.map(|(at, _)| at)
-    };
-    let root = first(&|span| span.parent_span_id.is_none());
+    let may_be_root = |at: &usize| !(recorded && spans[*at].kind == kind::TOOL);
+    let first = |is: &dyn Fn(&usize) -> bool| (0..spans.len()).find(|at| may_be_root(at) && is(at));
+    let root = first(&|at| spans[*at].parent_span_id.is_none());
     if root.is_none() && !spans.is_empty() && !recorded {
         notes.without_root = 1;
     }
     let root = root.or_else(|| first(&orphan)).or_else(|| first(&|_| true));
+    let projects: HashSet<&str> = records
+        .iter()
+        .chain(spans.iter().map(|span| &span.of))
+        .filter_map(|facts| facts.project_id.as_deref())
+        .collect();
+    notes.several_projects = u64::from(projects.len() > 1);
+    notes.odd_counts = spans.iter().map(|span| u64::from(span.odd_counts)).sum();
     let mut facts = TraceFacts::default();
     for record in records {
         fill(&mut facts, record);
@@ -105,7 +118,12 @@ pub(crate) fn assemble(mut records: Vec<TraceFacts>, spans: Vec<SpanFacts>) -> (
     for span in &spans {
         fill(&mut facts, span.of.clone());
     }
-    fill_from_spans(&mut facts, &spans);
+    fill_from_spans(&mut facts, &spans, &parents);
+    if facts.started_at.is_none() {
+        let ends = spans.iter().filter_map(|span| span.ended_at);
+        facts.started_at = ends.min().or(facts.ended_at);
+        notes.without_start = u64::from(facts.started_at.is_some());
+    }
     if let (Some(start), Some(end)) = (facts.started_at, facts.ended_at)
         && end < start
     {
@@ -130,10 +148,27 @@ pub(crate) fn assemble(mut records: Vec<TraceFacts>, spans: Vec<SpanFacts>) -> (
     notes.spans = spans.len() as u64;
     notes.tool_calls = spans.iter().filter(|span| span.kind == kind::TOOL).count() as u64;
     notes.without_session = u64::from(facts.session_id.is_none());
-    notes.without_time = u64::from(facts.started_at.is_none());
-    notes.without_input = u64::from(facts.input.is_none());
-    notes.without_output = u64::from(facts.output.is_none());
+    let turn = facts.metadata.contains_key("turn");
+    notes.without_time = u64::from(facts.started_at.is_none() && turn);
+    notes.without_order = u64::from(facts.started_at.is_none() && !turn);
+    notes.without_input = u64::from(!is_worded(facts.input.as_ref()));
+    notes.without_output = u64::from(!is_worded(facts.output.as_ref()));
     (Assembled { facts, spans }, notes)
+}
+
+/// The place of each span's parent; none for roots, and where a circle of parents is cut.
+fn parents(spans: &[SpanFacts]) -> Vec<Option<usize>> {
+    let ids: Vec<&str> = spans.iter().map(|span| span.span_id.as_str()).collect();
+    let places: HashMap<&str, usize> = ids.iter().enumerate().map(|(at, id)| (*id, at)).collect();
+    let parent = |span: &SpanFacts| places.get(span.parent_span_id.as_deref()?).copied();
+    let mut parents: Vec<Option<usize>> = spans.iter().map(parent).collect();
+    cut_circles(&ids, &mut parents);
+    parents
+}
+
+/// Whether anything is said.
+fn is_worded(payload: Option<&Payload>) -> bool {
+    payload.is_some_and(|payload| !words(payload).trim().is_empty())
 }
 
 fn as_text(facts: &impl serde::Serialize) -> String {
@@ -211,13 +246,21 @@ fn unique(spans: Vec<SpanFacts>, notes: &mut Notes) -> Vec<SpanFacts> {
 fn order(spans: &mut [SpanFacts]) {
     // Spans without time come last, in the order of their ids.
     spans.sort_by(|a, b| {
-        let key = |span: &SpanFacts| span.started_at.unwrap_or(i64::MAX);
+        let key = |span: &SpanFacts| span.started_at.or(span.ended_at).unwrap_or(i64::MAX);
         key(a).cmp(&key(b)).then_with(|| a.span_id.cmp(&b.span_id))
     });
 }
 
 fn or<T>(kept: &mut Option<T>, other: Option<T>) {
     if kept.is_none() {
+        *kept = other;
+    }
+}
+
+/// The same of payloads: an empty object or list is as good as none, where there is another.
+fn or_payload(kept: &mut Option<Payload>, other: Option<Payload>) {
+    let hollow = |payload: &Payload| payload.json && matches!(payload.raw.trim(), "{}" | "[]");
+    if kept.as_ref().is_none_or(hollow) && other.is_some() {
         *kept = other;
     }
 }
@@ -241,8 +284,8 @@ fn fill(facts: &mut TraceFacts, other: TraceFacts) {
     or(&mut facts.prompt_tokens, other.prompt_tokens);
     or(&mut facts.completion_tokens, other.completion_tokens);
     or(&mut facts.cost_usd, other.cost_usd);
-    or(&mut facts.input, other.input);
-    or(&mut facts.output, other.output);
+    or_payload(&mut facts.input, other.input);
+    or_payload(&mut facts.output, other.output);
     or(&mut facts.expected, other.expected);
     for tag in other.tags {
         if !facts.tags.contains(&tag) {
@@ -274,6 +317,7 @@ fn fill_span(span: &mut SpanFacts, other: SpanFacts) {
     or(&mut span.completion_tokens, other.completion_tokens);
     or(&mut span.cost_usd, other.cost_usd);
     or(&mut span.finish_reason, other.finish_reason);
+    or(&mut span.call_id, other.call_id);
     if span.calls.is_empty() {
         span.calls = other.calls;
     }
@@ -302,24 +346,38 @@ fn fill_from_root(facts: &mut TraceFacts, spans: &[SpanFacts], root: usize) {
             ..of_root
         },
     );
-    // A model call's own input has the whole history and the system's words: its words are looked for below.
+    // A root that is a model call is one of the model calls, of which there may be more beside it.
     if span.kind != kind::LLM {
-        or(&mut facts.input, span.input.clone());
-        or(&mut facts.output, span.output.clone());
+        or_payload(&mut facts.input, span.input.clone());
+        or_payload(&mut facts.output, span.output.clone());
     }
 }
 
-fn fill_from_spans(facts: &mut TraceFacts, spans: &[SpanFacts]) {
-    let models = || spans.iter().filter(|span| span.kind == kind::LLM);
-    let worded = |payload: &&Payload| payload.said.is_some() || !payload.json;
-    if facts.input.is_none() {
-        let inputs = || models().filter_map(|span| span.input.as_ref());
-        facts.input = inputs().find(worded).or_else(|| inputs().next()).cloned();
-    }
-    if facts.output.is_none() {
-        let outputs = || models().rev().filter_map(|span| span.output.as_ref());
-        facts.output = outputs().find(worded).or_else(|| outputs().next()).cloned();
-    }
+fn fill_from_spans(facts: &mut TraceFacts, spans: &[SpanFacts], parents: &[Option<usize>]) {
+    let is_model = |at: &usize| spans[*at].kind == kind::LLM;
+    let models = || (0..spans.len()).filter(is_model).map(move |at| &spans[at]);
+    // Model calls that are in no other one.
+    let outer = |at: &usize| {
+        let mut above = std::iter::successors(parents[*at], |at| parents[*at]);
+        is_model(at) && !above.any(|at| is_model(&at))
+    };
+    let outer: Vec<&SpanFacts> = (0..spans.len())
+        .filter(outer)
+        .map(|at| &spans[at])
+        .collect();
+    let inputs = || {
+        let all = outer.iter().copied().chain(models());
+        all.filter_map(|span| span.input.as_ref())
+    };
+    let worded =
+        inputs().find(|input| is_worded(Some(input)) && (input.said.is_some() || !input.json));
+    or_payload(
+        &mut facts.input,
+        worded.or_else(|| inputs().next()).cloned(),
+    );
+    let mut outputs = outer.iter().rev().copied().chain(models().rev());
+    let output = outputs.find_map(|span| span.output.clone());
+    or_payload(&mut facts.output, output);
     or(
         &mut facts.started_at,
         spans.iter().filter_map(|span| span.started_at).min(),
@@ -336,17 +394,18 @@ fn fill_from_spans(facts: &mut TraceFacts, spans: &[SpanFacts]) {
         let counts =
             |span: &SpanFacts| span.prompt_tokens.is_some() || span.completion_tokens.is_some();
         let (mut prompt, mut completion) = (None, None);
-        for span in lowest(spans, counts) {
+        for span in lowest_spans(spans, parents, counts) {
             add(&mut prompt, span.prompt_tokens);
             add(&mut completion, span.completion_tokens);
         }
         (facts.prompt_tokens, facts.completion_tokens) = (prompt, completion);
     }
     if facts.cost_usd.is_none() {
-        let costs: Vec<f64> = lowest(spans, |span| span.cost_usd.is_some())
+        let costs: Vec<f64> = lowest_spans(spans, parents, |span| span.cost_usd.is_some())
             .filter_map(|s| s.cost_usd)
             .collect();
-        facts.cost_usd = (!costs.is_empty()).then(|| costs.iter().sum());
+        let sum: f64 = costs.iter().sum();
+        facts.cost_usd = (!costs.is_empty() && sum.is_finite()).then_some(sum);
     }
 }
 
@@ -356,50 +415,38 @@ fn add(sum: &mut Option<u64>, count: Option<u64>) {
     }
 }
 
-/// Spans that have something which no span below them has: parents often repeat the sum of their children.
-fn lowest<'s>(
+/// Spans that have something which no span below them has.
+fn lowest_spans<'s>(
     spans: &'s [SpanFacts],
-    has: impl Fn(&SpanFacts) -> bool + 's,
+    parents: &[Option<usize>],
+    has: impl Fn(&SpanFacts) -> bool,
 ) -> impl Iterator<Item = &'s SpanFacts> {
-    let places: HashMap<&str, usize> = spans
-        .iter()
-        .enumerate()
-        .map(|(at, span)| (span.span_id.as_str(), at))
-        .collect();
-    let mut above = vec![false; spans.len()];
-    for span in spans.iter().filter(|span| has(span)) {
-        let mut parent = span
-            .parent_span_id
-            .as_deref()
-            .and_then(|id| places.get(id))
-            .copied();
-        while let Some(at) = parent {
-            // Also ends circles of parents.
-            if std::mem::replace(&mut above[at], true) {
-                break;
-            }
-            parent = spans[at]
-                .parent_span_id
-                .as_deref()
-                .and_then(|id| places.get(id))
-                .copied();
-        }
-    }
+    let has: Vec<bool> = spans.iter().map(has).collect();
+    let lowest = lowest(parents, &has);
     spans
         .iter()
-        .zip(above)
-        .filter(move |(span, above)| !above && has(span))
-        .map(|(span, _)| span)
+        .zip(lowest)
+        .filter_map(|(span, lowest)| lowest.then_some(span))
 }
 
 /// Tool spans for the calls that messages tell of. A call with an id is one call however many messages tell of it; calls
 /// without id that are equal are as many as the message that tells of most.
 fn tool_spans_of_calls(spans: &mut [SpanFacts]) -> Vec<SpanFacts> {
-    let with_spans: HashSet<&str> = spans
-        .iter()
-        .filter(|span| span.kind == kind::TOOL)
-        .map(|span| span.name.as_str())
-        .collect();
+    let tools = || spans.iter().filter(|span| span.kind == kind::TOOL);
+    let told = spans.iter().flat_map(|span| &span.calls);
+    let told: HashSet<&str> = told.filter_map(|call| call.id.as_deref()).collect();
+    let known: HashSet<&str> = tools().filter_map(|span| span.call_id.as_deref()).collect();
+    // Tools with spans, and whether all of these say which call they are, in the words of the messages.
+    let mut with_spans: HashMap<&str, bool> = HashMap::new();
+    for span in tools() {
+        let tells = span.call_id.as_deref().is_some_and(|id| told.contains(id));
+        *with_spans.entry(span.name.as_str()).or_insert(true) &= tells;
+    }
+    let has_span = |call: &Call| match (call.id.as_deref(), with_spans.get(call.name.as_str())) {
+        (Some(id), Some(true)) => known.contains(id),
+        (_, Some(_)) => true,
+        (id, None) => id.is_some_and(|id| known.contains(id)),
+    };
     let mut by_id: BTreeMap<&str, (usize, Call)> = BTreeMap::new();
     let mut nameless: BTreeMap<(String, Option<String>), (usize, Vec<Call>)> = BTreeMap::new();
     for (at, span) in spans.iter().enumerate() {
@@ -438,7 +485,7 @@ fn tool_spans_of_calls(spans: &mut [SpanFacts]) -> Vec<SpanFacts> {
         .into_values()
         .flat_map(|(at, calls)| calls.into_iter().map(move |call| (at, call)));
     let mut found: Vec<(usize, Call)> = with_ids.chain(without).collect();
-    found.retain(|(_, call)| !call.name.is_empty() && !with_spans.contains(call.name.as_str()));
+    found.retain(|(_, call)| !call.name.is_empty() && !has_span(call));
     found.sort_by(|(a, one), (b, two)| a.cmp(b).then_with(|| one.id.cmp(&two.id)));
     let taken: HashSet<&str> = spans.iter().map(|span| span.span_id.as_str()).collect();
     let mut made = Vec::with_capacity(found.len());
@@ -603,10 +650,104 @@ mod tests {
     fn circles_of_parents_end() {
         let mut one = span("a", Some("b"), kind::CHAIN, 1);
         one.cost_usd = Some(1.0);
-        let two = span("b", Some("a"), kind::CHAIN, 2);
+        one.prompt_tokens = Some(3);
+        let mut two = span("b", Some("a"), kind::CHAIN, 2);
+        two.prompt_tokens = Some(5);
         let (trace, notes) = assemble(Vec::new(), vec![one, two]);
-        assert_eq!(notes.without_root, 1);
-        // A span above itself is counted nowhere rather than twice.
+        assert_eq!((notes.without_root, notes.orphans), (1, 1));
+        // Cut at `a`: `b` is below it.
+        assert_eq!(trace.facts.cost_usd, Some(1.0));
+        assert_eq!(trace.facts.prompt_tokens, Some(5));
+        let mut own = span("a", Some("a"), kind::LLM, 1);
+        own.prompt_tokens = Some(3);
+        let (trace, _) = assemble(Vec::new(), vec![own]);
+        assert_eq!(trace.facts.prompt_tokens, Some(3));
+    }
+
+    fn model(id: &str, parent: Option<&str>, start: i64, input: &str, output: &str) -> SpanFacts {
+        SpanFacts {
+            input: payload(&json!([{"role": "user", "content": input}]), Speaker::User),
+            output: payload(
+                &json!([{"role": "assistant", "content": output}]),
+                Speaker::Agent,
+            ),
+            ..span(id, parent, kind::LLM, start)
+        }
+    }
+
+    fn said_by(spans: Vec<SpanFacts>) -> (String, String) {
+        let facts = assemble(Vec::new(), spans).0.facts;
+        let of = |payload: &Option<Payload>| payload.as_ref().map_or("none", words).to_owned();
+        (of(&facts.input), of(&facts.output))
+    }
+
+    #[test]
+    fn a_root_that_is_a_model_call_has_its_own_words() {
+        let root = || model("r", None, 1, "root in", "root out");
+        let child = || model("c", Some("r"), 5, "child in", "child out");
+        let words = |input: &str, output: &str| (input.to_owned(), output.to_owned());
+        assert_eq!(said_by(vec![root(), child()]), words("root in", "root out"));
+        // One call after the other: the last one answers, or nobody does.
+        let second = model("s", None, 20, "root in", "second out");
+        assert_eq!(
+            said_by(vec![root(), child(), second]),
+            words("root in", "second out")
+        );
+        let silent = model("s", None, 20, "root in", "");
+        assert_eq!(said_by(vec![root(), silent]), words("root in", ""));
+        let mut bare = root();
+        (bare.input, bare.output) = (None, None);
+        assert_eq!(said_by(vec![bare, child()]), words("child in", "child out"));
+        // An empty document of the root is as good as none.
+        let mut agent = span("r", None, kind::AGENT, 1);
+        agent.output = payload(&json!({}), Speaker::Agent);
+        assert_eq!(
+            said_by(vec![agent, child()]),
+            words("child in", "child out")
+        );
+    }
+
+    #[test]
+    fn an_end_stands_for_a_start_that_nobody_knows() {
+        let mut only = span("a", None, kind::LLM, 1);
+        only.started_at = None;
+        let (trace, notes) = assemble(Vec::new(), vec![only.clone()]);
+        assert_eq!(trace.facts.started_at, Some(11));
+        assert_eq!((notes.without_start, notes.without_order), (1, 0));
+        only.ended_at = None;
+        let (_, notes) = assemble(Vec::new(), vec![only]);
+        assert_eq!((notes.without_start, notes.without_order), (0, 1));
+    }
+
+    #[test]
+    fn projects_of_one_trace_and_sums_beyond_all_numbers_are_told() {
+        let mut one = span("a", None, kind::LLM, 1);
+        one.of.project_id = Some("p".into());
+        one.cost_usd = Some(1e308);
+        let mut two = span("b", None, kind::LLM, 2);
+        two.of.project_id = Some("q".into());
+        two.cost_usd = Some(1e308);
+        let (trace, notes) = assemble(Vec::new(), vec![one, two]);
+        assert_eq!(notes.several_projects, 1);
         assert_eq!(trace.facts.cost_usd, None);
+    }
+
+    #[test]
+    fn a_call_that_has_no_span_is_found_where_spans_say_which_call_they_are() {
+        let mut first = span("a", None, kind::LLM, 1);
+        let call = |id: &str| Call {
+            id: Some(id.into()),
+            name: "search".into(),
+            ..Call::default()
+        };
+        first.calls = vec![call("1"), call("2")];
+        let mut tool = span("t", None, kind::TOOL, 5);
+        tool.name = "search".into();
+        let calls = |spans| assemble(Vec::new(), spans).1.tool_calls;
+        assert_eq!(calls(vec![first.clone(), tool.clone()]), 1);
+        tool.call_id = Some("other".into());
+        assert_eq!(calls(vec![first.clone(), tool.clone()]), 1);
+        tool.call_id = Some("1".into());
+        assert_eq!(calls(vec![first, tool]), 2);
     }
 }

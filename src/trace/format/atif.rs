@@ -9,7 +9,7 @@ use super::said::content;
 use super::trajectory::{
     Session, Step, Turn, kept, plain, plain_error, said_and_done, tool_payload,
 };
-use super::values::{at, count, nanos, number, text};
+use super::values::{self, at, count, nanos, number, text};
 use super::{ArrayIs, Call, Format, Parts, Payload, Place, Sample, TraceFacts};
 
 pub(super) static FORMAT: Format = Format {
@@ -111,7 +111,7 @@ fn trajectory(
     let mut seen: Vec<String> = Vec::new();
     let mut began: Option<i64> = None;
     for (index, step) in steps.iter().enumerate() {
-        let at = nanos(step.get("timestamp"));
+        let at = values::time("timestamp", step.get("timestamp"))?;
         // Steps that were copied from the trajectory before are told there.
         let copied = step.get("is_copied_context").and_then(Value::as_bool) == Some(true);
         match source(step) {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::Payload;
-use super::said::{Speaker, said};
+use super::said::{Speaker, of_text, said};
 use super::values::nested;
 
 /// An input or output, read once.
@@ -16,11 +16,11 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    /// None for null, empty text and absent values.
+    /// None for null, also as text, for empty text and absent values.
     pub fn new(value: Option<&Value>) -> Option<Self> {
         match value? {
             Value::Null => None,
-            Value::String(text) if text.is_empty() => None,
+            Value::String(text) if text.is_empty() || text.trim() == "null" => None,
             Value::String(text) => Some(Self {
                 value: nested(text).unwrap_or_else(|| Value::String(text.clone())),
                 text: Some(text.clone()),
@@ -50,14 +50,17 @@ impl Cell {
 
     /// With what was said in it.
     pub fn payload(&self, speaker: Speaker) -> Payload {
-        let document = !self.value.is_string();
-        Payload {
-            said: if document {
-                said(&self.value, speaker)
-            } else {
-                None
+        match (&self.text, &self.value) {
+            // Text in quotes, and literals of Python.
+            (Some(text), Value::String(_)) => match of_text(text, speaker) {
+                Some((payload, _)) => payload,
+                None => Payload::text(text.clone()),
             },
-            ..self.document()
+            (None, Value::String(_)) => self.document(),
+            (_, value) => Payload {
+                said: said(value, speaker),
+                ..self.document()
+            },
         }
     }
 
@@ -90,6 +93,8 @@ mod tests {
         assert_eq!(cell.document().said, None);
 
         let quoted = json!("\"hi\"");
+        let said = Cell::new(Some(&quoted)).unwrap().payload(Speaker::User);
+        assert_eq!(said.said.as_deref(), Some("hi"));
         assert_eq!(Cell::new(Some(&quoted)).unwrap().document().raw, "\"hi\"");
         assert_eq!(Cell::encoded(Some(&quoted)).unwrap().document().raw, "hi");
         assert!(Cell::encoded(Some(&json!("null"))).is_none());

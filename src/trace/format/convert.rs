@@ -15,7 +15,7 @@ use super::assemble::{Assembled, Notes};
 use super::canonical::{self, DOCUMENT, SAID, TEXT};
 use super::documents::{self, Document};
 use super::gather::Gatherer;
-use super::{ForeignFile, Parts, Place};
+use super::{ForeignFile, Parts, Place, Reader};
 use crate::text::{TextMode, origin_of};
 use crate::trace::{
     Code, OnBadFile, Quarantine, QuarantinedRows, SourceFile, SourceFormat, TraceError,
@@ -91,6 +91,25 @@ pub fn convert(
             }
         }
     }
+    let mut unmapped = Vec::new();
+    for file in files {
+        let Reader::Mapped(mapping) = &file.reader else {
+            continue;
+        };
+        for (column, path) in mapping.missing().filter(|_| gatherer.has_any()) {
+            let problem = format!(
+                "no document has anything at `{path}`, where the mapping file says that `{column}` is"
+            );
+            if matches!(column, "input" | "output" | "started_at") {
+                return Err(TraceError::File {
+                    file: file.path.clone(),
+                    problem: format!("{problem}; correct the path, or leave the column out"),
+                });
+            }
+            unmapped.push(problem);
+        }
+        break; // One mapping is for all files.
+    }
     let failed = |e: &dyn std::fmt::Display| TraceError::File {
         file: target.to_owned(),
         problem: format!("can't be written: {e}"),
@@ -109,6 +128,7 @@ pub fn convert(
     converted.traces = notes.traces;
     converted.lines = lines(&notes, files, spilled);
     converted.lines.extend(unknown.line());
+    converted.lines.extend(unmapped);
     converted.file = (notes.traces > 0).then(|| SourceFile {
         path: target.to_owned(),
         format: SourceFormat::Parquet,
@@ -196,10 +216,17 @@ fn read_portion(
         .map(|chunk| {
             let mut parts = Parts::default();
             for (row, document) in chunk {
+                let name = file.reader.name();
                 let before = (parts.traces.len(), parts.spans.len());
                 let place = Place { stem, row };
                 let read = file.reader.read(document, &place, &mut parts);
                 let read = read.and_then(|()| without_id(&parts, before));
+                let set_aside = |code, problem: String| {
+                    quarantine.add_row(&file.path, row, "", code, format!("{name}: {problem}"));
+                };
+                for problem in parts.refused.drain(..) {
+                    set_aside(Code::InvalidValue, problem);
+                }
                 if let Err(problem) = read {
                     // Nothing of a document that is half understood.
                     parts.traces.truncate(before.0);
@@ -208,13 +235,7 @@ fn read_portion(
                         true => Code::InvalidJson,
                         false => Code::InvalidValue,
                     };
-                    quarantine.add_row(
-                        &file.path,
-                        row,
-                        "",
-                        code,
-                        format!("{}: {problem}", file.reader.name()),
-                    );
+                    set_aside(code, problem);
                 }
             }
             parts
@@ -267,7 +288,7 @@ fn stems(files: &[ForeignFile]) -> Vec<String> {
 /// The parts of a file's whole path, or of the address that it came from.
 fn place_of(path: &Path) -> Vec<String> {
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let place = crate::text::origin_of(&whole);
+    let place = origin_of(&whole);
     place.split('/').map(str::to_owned).collect()
 }
 
@@ -377,6 +398,22 @@ fn lines(notes: &Notes, files: &[ForeignFile], spilled: bool) -> Vec<String> {
         (
             notes.without_time,
             "traces carry no time: they are in the order of their turns, with times counted from 1970",
+        ),
+        (
+            notes.without_order,
+            "traces carry neither a time nor a turn: they are in the order of their ids, with the first moment of 1970 as time",
+        ),
+        (
+            notes.without_start,
+            "traces do not say when they began: their end stands for it",
+        ),
+        (
+            notes.several_projects,
+            "traces have spans of several projects and are one: where projects share ids, import each project alone",
+        ),
+        (
+            notes.odd_counts,
+            "counts of tokens are no whole numbers and are left out",
         ),
         (
             notes.without_root,

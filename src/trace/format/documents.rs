@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::super::native;
 use super::ArrayIs;
+use super::values::lenient;
 
 /// The largest document that is read: beyond it a file is damaged, or not what it seems.
 const MOST_BYTES: u64 = 2 << 30;
@@ -51,10 +52,7 @@ impl Document {
 pub(super) fn parsed(bytes: &[u8]) -> Result<Value, String> {
     match serde_json::from_slice(bytes) {
         Ok(value) => Ok(value),
-        Err(first) => match crate::text::parse(bytes) {
-            Ok(json) => Ok(json.into()),
-            Err(_) => Err(format!("is not JSON: {first}")),
-        },
+        Err(first) => lenient(bytes).ok_or_else(|| format!("is not JSON: {first}")),
     }
 }
 
@@ -124,6 +122,7 @@ pub(super) fn container(path: &Path) -> std::io::Result<Option<Container>> {
         }
         break;
     }
+    without_mark(&mut line);
     let object = line.trim_ascii_start().first() == Some(&b'{');
     if object && serde_json::from_slice::<serde::de::IgnoredAny>(&line).is_ok() {
         let mut rest = [0; 1];
@@ -138,39 +137,76 @@ pub(super) fn container(path: &Path) -> std::io::Result<Option<Container>> {
     Ok(Some(Container::Whole))
 }
 
-/// The first document of a file, and the columns of a table.
-pub(super) fn first(
-    path: &Path,
-    container: Container,
-) -> Result<Option<(Value, Vec<String>)>, String> {
+/// What a file begins with.
+pub(super) enum First {
+    /// There is no document in it.
+    Empty,
+    /// None of its first lines is a document.
+    Unreadable,
+    /// The first document, and the columns of a table.
+    Document(Value, Vec<String>),
+}
+
+/// How many lines are looked at for one that is a document.
+const LINES: usize = 64;
+
+/// The first document of a file that can be read.
+///
+/// # Errors
+/// What is wrong with the file as a whole.
+pub(super) fn first(path: &Path, container: Container) -> Result<First, String> {
     match container {
         Container::Parquet => first_row(path),
         Container::Csv => {
             let mut rows = csv_reader(path)?;
             let columns = csv_columns(&mut rows)?;
             let record = rows.records().next();
-            Ok(Some(match record {
-                Some(Ok(record)) => (csv_row(&columns, &record), columns),
+            Ok(match record {
+                Some(Ok(record)) => First::Document(csv_row(&columns, &record), columns),
                 Some(Err(e)) => return Err(e.to_string()),
-                None => (Value::Object(Map::new()), columns),
-            }))
+                None => First::Document(Value::Object(Map::new()), columns),
+            })
         }
         Container::Lines => {
             let mut file = open(path).map_err(|e| e.to_string())?.take(MOST_BYTES);
-            let mut line = Vec::new();
-            while file
-                .read_until(b'\n', &mut line)
-                .map_err(|e| e.to_string())?
-                > 0
+            let (mut line, mut seen) = (Vec::new(), 0);
+            while seen < LINES
+                && file
+                    .read_until(b'\n', &mut line)
+                    .map_err(|e| e.to_string())?
+                    > 0
             {
+                without_mark(&mut line);
                 if !line.iter().all(u8::is_ascii_whitespace) {
-                    return Ok(parsed(&line).ok().map(|value| (value, Vec::new())));
+                    seen += 1;
+                    if let Ok(value) = parsed(&line) {
+                        return Ok(First::Document(value, Vec::new()));
+                    }
                 }
                 line.clear();
             }
-            Ok(None)
+            Ok(match seen {
+                0 => First::Empty,
+                _ => First::Unreadable,
+            })
         }
-        Container::Whole => Ok(Some((parsed(&whole(path)?)?, Vec::new()))),
+        Container::Whole => {
+            let bytes = whole(path)?;
+            if bytes.iter().all(u8::is_ascii_whitespace) {
+                return Ok(First::Empty);
+            }
+            Ok(match parsed(&bytes)? {
+                Value::Array(items) if items.is_empty() => First::Empty,
+                document => First::Document(document, Vec::new()),
+            })
+        }
+    }
+}
+
+/// Takes off the mark that some editors put at the beginning.
+fn without_mark(bytes: &mut Vec<u8>) {
+    if bytes.starts_with(b"\xef\xbb\xbf") {
+        bytes.drain(..3);
     }
 }
 
@@ -183,10 +219,7 @@ fn whole(path: &Path) -> Result<Vec<u8>, String> {
     if bytes.len() as u64 == MOST_BYTES {
         return Err("is larger than 2 GiB in one JSON document; write it as JSON Lines".into());
     }
-    // The mark that some editors put at the beginning.
-    if bytes.starts_with(b"\xef\xbb\xbf") {
-        bytes.drain(..3);
-    }
+    without_mark(&mut bytes);
     Ok(bytes)
 }
 
@@ -248,6 +281,9 @@ fn read_lines(
         if read as u64 == MOST_BYTES {
             return Err(format!("line {} is longer than 2 GiB", number + 1));
         }
+        if number == 0 {
+            without_mark(&mut line);
+        }
         if read > 0 && line.iter().all(u8::is_ascii_whitespace) {
             // Blank lines count as lines, and as nothing else: an empty document keeps the numbering.
             line.clear();
@@ -275,10 +311,17 @@ fn csv_reader(path: &Path) -> Result<csv::Reader<Box<dyn BufRead>>, String> {
 
 fn csv_columns(rows: &mut csv::Reader<Box<dyn BufRead>>) -> Result<Vec<String>, String> {
     let columns = rows.headers().map_err(|e| e.to_string())?;
-    Ok(columns
+    let columns: Vec<String> = columns
         .iter()
         .map(|name| name.trim_start_matches('\u{feff}').to_owned())
-        .collect())
+        .collect();
+    let mut met = std::collections::HashSet::new();
+    match columns.iter().find(|name| !met.insert(name.as_str())) {
+        Some(twice) => Err(format!(
+            "two columns are named `{twice}`; name each column once"
+        )),
+        None => Ok(columns),
+    }
 }
 
 fn csv_row(columns: &[String], record: &csv::StringRecord) -> Value {
@@ -325,7 +368,7 @@ fn read_csv(
     }
 }
 
-fn first_row(path: &Path) -> Result<Option<(Value, Vec<String>)>, String> {
+fn first_row(path: &Path) -> Result<First, String> {
     let file = File::open(path).map_err(|e| e.to_string())?;
     let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| e.to_string())?;
     let columns: Vec<String> = builder
@@ -342,7 +385,7 @@ fn first_row(path: &Path) -> Result<Option<(Value, Vec<String>)>, String> {
         None => Value::Object(Map::new()),
         Some(batch) => row_of(&batch.map_err(|e| e.to_string())?, 0)?,
     };
-    Ok(Some((row, columns)))
+    Ok(First::Document(row, columns))
 }
 
 fn row_of(batch: &arrow::array::RecordBatch, row: usize) -> Result<Value, String> {

@@ -48,6 +48,11 @@ impl Gatherer {
         }
     }
 
+    /// Whether there are any facts.
+    pub fn has_any(&self) -> bool {
+        self.spilled || self.bytes > 0
+    }
+
     /// Whether facts went to disk.
     pub fn spilled(&self) -> bool {
         self.spilled

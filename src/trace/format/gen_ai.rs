@@ -343,7 +343,8 @@ fn tool(attributes: &Attributes, facts: &mut SpanFacts) {
     {
         // The Model Context Protocol's results say so if they are errors.
         if document.is_some_and(|found| found.get("isError") == Some(&Value::Bool(true))) {
-            facts.error = Some(payload.said.clone().unwrap_or_else(|| payload.raw.clone()));
+            let words = payload.said.clone().filter(|words| !words.is_empty());
+            facts.error = Some(words.unwrap_or_else(|| payload.raw.clone()));
         }
         facts.output = Some(Payload {
             said: None,

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::trajectory::{Session, Step, Turn, kept, plain, tool_payload};
-use super::values::{count, nanos, text};
+use super::values::{self, count, text};
 use super::{ArrayIs, Call, Format, Parts, Place, Sample, TraceFacts};
 
 pub(super) static FORMAT: Format = Format {
@@ -76,7 +76,7 @@ fn read(document: Value, _: &Place<'_>, parts: &mut Parts) -> Result<(), String>
         if event.get("partial").and_then(Value::as_bool) == Some(true) {
             continue;
         }
-        let time = nanos(event.get("timestamp"));
+        let time = values::time("timestamp", event.get("timestamp"))?;
         let words = words(event);
         if event.get("author").and_then(Value::as_str) == Some("user")
             && responses(event).next().is_none()

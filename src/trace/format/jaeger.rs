@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::otel_span::{self, Event, RawSpan, Resource, status, wanted};
-use super::values::{count, nanos, text};
+use super::values::{count, text, time};
 use super::{ArrayIs, Format, Parts, Place, Sample};
 
 pub(super) static FORMAT: Format = Format {
@@ -69,7 +69,6 @@ fn recognise(sample: &Sample<'_>) -> Option<String> {
 }
 
 fn read(document: Value, _: &Place<'_>, parts: &mut Parts) -> Result<(), String> {
-    let mut found = Vec::new();
     let traces = match document.get("data") {
         Some(Value::Array(traces)) => traces.as_slice(),
         _ => std::slice::from_ref(&document),
@@ -90,14 +89,12 @@ fn read(document: Value, _: &Place<'_>, parts: &mut Parts) -> Result<(), String>
             let shared = resources
                 .iter()
                 .find(|(name, _)| Some(name.as_str()) == named);
-            let facts = match shared {
-                Some((_, shared)) => raw(span)?.facts(shared)?,
-                None => raw(span)?.facts(&resource(span.get("process")))?,
-            };
-            found.push(facts);
+            parts.span_or_problem(raw(span).and_then(|raw| match shared {
+                Some((_, shared)) => raw.facts(shared),
+                None => raw.facts(&resource(span.get("process"))),
+            }));
         }
     }
-    parts.spans.append(&mut found);
     Ok(())
 }
 
@@ -138,7 +135,7 @@ fn raw(span: &Value) -> Result<RawSpan, String> {
     let failed = attributes
         .get("error")
         .is_some_and(|error| matches!(text(Some(error)).as_deref(), Some("true" | "1")));
-    let started_at = nanos(span.get("startTime"));
+    let started_at = time("startTime", span.get("startTime"))?;
     let duration = count(span.get("duration")).and_then(|micros| i64::try_from(micros).ok());
     let ended_at = match (started_at, duration) {
         (Some(start), Some(micros)) => start.checked_add(micros.saturating_mul(1000)),

@@ -160,7 +160,7 @@ pub(super) fn observation(row: &Row<'_>, trace_id: Option<&str>) -> Result<SpanF
     let input = Cell::new(row.get("input"));
     let output = Cell::new(row.get("output"));
     let kind = kind_of(row, &attributes, output.as_ref());
-    let (prompt_tokens, completion_tokens) = tokens(row);
+    let (prompt_tokens, completion_tokens, odd_counts) = tokens(row);
     let failed = row.text("level").as_deref() == Some("ERROR");
     let error = failed.then(|| {
         let told = row.text("status_message");
@@ -187,8 +187,8 @@ pub(super) fn observation(row: &Row<'_>, trace_id: Option<&str>) -> Result<SpanF
         parent_span_id,
         kind: kind.to_owned(),
         name: row.text("name").unwrap_or_default(),
-        started_at: row.time("start_time"),
-        ended_at: row.time("end_time"),
+        started_at: row.time("start_time")?,
+        ended_at: row.time("end_time")?,
         status: failed.then(|| "ERROR".to_owned()),
         error,
         model: row
@@ -197,6 +197,7 @@ pub(super) fn observation(row: &Row<'_>, trace_id: Option<&str>) -> Result<SpanF
         prompt_tokens,
         completion_tokens,
         cost_usd: cost(row),
+        odd_counts,
         ..SpanFacts::default()
     };
     if kind == kind::TOOL {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::values::{nanos, text};
+use super::values::{text, time};
 use super::{Parts, Sample};
 
 /// A row by the names of the exports.
@@ -41,8 +41,8 @@ impl<'r> Row<'r> {
     }
 
     /// Nanoseconds since 1970.
-    pub fn time(&self, name: &str) -> Option<i64> {
-        nanos(self.get(name))
+    pub fn time(&self, name: &str) -> Result<Option<i64>, String> {
+        time(name, self.get(name))
     }
 
     /// Counts the members with a value that nothing here knows.
@@ -102,7 +102,7 @@ mod tests {
             let row = row.as_object().unwrap();
             let row = Row::new(row);
             assert_eq!(row.text("trace_id").as_deref(), Some("t"));
-            assert_eq!(row.time("start_time"), Some(1_767_225_600_000_000_000));
+            assert_eq!(row.time("start_time"), Ok(Some(1_767_225_600_000_000_000)));
             let mut parts = Parts::default();
             row.count_unknown(&["trace_id", "start_time"], &mut parts);
             assert_eq!(parts.unknown, ["odd"]);

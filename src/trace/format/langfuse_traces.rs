@@ -94,7 +94,7 @@ pub(super) fn trace(
         session_id: row.text("session_id"),
         project_id: row.text("project_id"),
         name: row.text("name"),
-        started_at: row.time("timestamp"),
+        started_at: row.time("timestamp")?,
         environment: row.text("environment"),
         release: row.text("release").or_else(|| row.text("version")),
         user_id: row.text("user_id"),

@@ -22,8 +22,8 @@ fn details(value: Option<&Value>) -> Vec<(String, f64)> {
     }
 }
 
-/// Tokens in and out.
-pub(super) fn tokens(row: &Row<'_>) -> (Option<u64>, Option<u64>) {
+/// Tokens in and out, and how many of these counts are no whole numbers.
+pub(super) fn tokens(row: &Row<'_>) -> (Option<u64>, Option<u64>, u32) {
     let details = details(row.get("usage_details"));
     let exactly = |name: &str| {
         details
@@ -44,8 +44,19 @@ pub(super) fn tokens(row: &Row<'_>) -> (Option<u64>, Option<u64>) {
         Some(total) if total == input.unwrap_or(0.0) + output.unwrap_or(0.0) => (input, output),
         _ => (of("input"), of("output")),
     };
-    let whole = |count: f64| (0.0..9e15).contains(&count).then_some(count as u64);
-    (prompt.and_then(whole), completion.and_then(whole))
+    // As providers call them, where nobody translated that.
+    let prompt = prompt.or_else(|| exactly("prompt_tokens").or_else(|| exactly("promptTokens")));
+    let completion =
+        completion.or_else(|| exactly("completion_tokens").or_else(|| exactly("completionTokens")));
+    let mut odd = 0;
+    let mut whole = |count: Option<f64>| {
+        let count = count?;
+        let is_whole = (0.0..9e15).contains(&count) && count.fract() == 0.0;
+        odd += u32::from(!is_whole);
+        is_whole.then_some(count as u64)
+    };
+    let (prompt, completion) = (whole(prompt), whole(completion));
+    (prompt, completion, odd)
 }
 
 /// US dollars.
@@ -53,10 +64,12 @@ pub(super) fn cost(row: &Row<'_>) -> Option<f64> {
     let total = number(row.get("total_cost"));
     let details = details(row.get("cost_details"));
     let of_details = || {
-        details
-            .iter()
-            .find(|(name, _)| name == "total")
-            .map(|(_, cost)| *cost)
+        let total = details.iter().find(|(name, _)| name == "total");
+        let parts = details.iter().map(|(_, cost)| cost);
+        match total {
+            Some((_, cost)) => Some(*cost),
+            None => (!details.is_empty()).then(|| parts.sum()),
+        }
     };
     // 0 without details only says that nothing was priced.
     total.filter(|cost| *cost > 0.0).or_else(of_details)
@@ -86,4 +99,31 @@ pub(super) fn named_calls(row: &Row<'_>) -> Vec<Call> {
     }
     found.sort_by_key(|(place, _)| *place);
     found.into_iter().map(|(_, call)| call).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn counts_and_costs_are_found_under_all_names() {
+        for (usage, expected) in [
+            (
+                json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}),
+                (Some(10), Some(5), 0),
+            ),
+            (
+                json!("{\"input\":10,\"input_cached\":2,\"output\":5}"),
+                (Some(12), Some(5), 0),
+            ),
+            (json!({"input": 1.5, "output": 5}), (None, Some(5), 1)),
+        ] {
+            let row =
+                json!({"usage_details": usage, "cost_details": "{\"input\":0.25,\"output\":0.5}"});
+            let row = row.as_object().unwrap();
+            assert_eq!(tokens(&Row::new(row)), expected, "{usage}");
+            assert_eq!(cost(&Row::new(row)), Some(0.75));
+        }
+    }
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::cell::Cell;
 use super::model_output;
 use super::said::Speaker;
-use super::values::{at, count, nanos, number, object, text, texts};
+use super::values::{at, count, number, object, text, texts, time};
 use super::{ArrayIs, Format, Parts, Place, Sample, SpanFacts, TraceFacts, kind};
 
 pub(super) static LANGSMITH: Format = Format {
@@ -220,8 +220,8 @@ fn span(members: &Map<String, Value>) -> Result<SpanFacts, String> {
         parent_span_id,
         kind: kind.to_owned(),
         name: word("name").unwrap_or_default(),
-        started_at: nanos(members.get("start_time")),
-        ended_at: nanos(members.get("end_time")),
+        started_at: time("start_time", members.get("start_time"))?,
+        ended_at: time("end_time", members.get("end_time"))?,
         error: error.or_else(|| {
             status.as_ref().filter(|status| *status == "ERROR")?;
             Some("status is error, without a message".to_owned())

@@ -29,6 +29,8 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -96,6 +98,9 @@ pub struct Mapping {
     tools: Option<Tools>,
     #[serde(default)]
     kinds: BTreeMap<String, String>,
+    /// Which of `columns` were in a document, a bit each.
+    #[serde(skip)]
+    met: Arc<AtomicU64>,
 }
 
 impl Mapping {
@@ -185,6 +190,15 @@ impl Mapping {
         lines
     }
 
+    /// Columns that were in no document that was read, and where they should have been.
+    pub(super) fn missing(&self) -> impl Iterator<Item = (&str, &str)> {
+        let met = self.met.load(Relaxed);
+        let columns = self.columns.iter().enumerate();
+        columns
+            .filter(move |(at, _)| met >> at & 1 == 0)
+            .map(|(_, (column, path))| (column.as_str(), path.as_str()))
+    }
+
     /// Reads one document.
     ///
     /// # Errors
@@ -214,10 +228,15 @@ impl Mapping {
                 return Some(Value::from(constant.as_str()));
             }
             let path = self.columns.get(column)?;
-            match path.strip_prefix('/') {
+            let found = match path.strip_prefix('/') {
                 Some(path) => reach(top, path),
                 None => reach(document, path),
+            };
+            if found.is_some() {
+                let at = self.columns.keys().position(|name| name == column);
+                self.met.fetch_or(1 << at.unwrap_or_default(), Relaxed);
             }
+            found
         };
         let text = |column: &str| values::text(at(column).as_ref());
         let count = |column: &str| values::count(at(column).as_ref());
@@ -269,7 +288,7 @@ impl Mapping {
                 completion_tokens: count("completion_tokens"),
                 cost_usd,
                 finish_reason: text("finish_reason"),
-                calls: Vec::new(),
+                ..SpanFacts::default()
             });
             return Ok(());
         }
@@ -411,6 +430,7 @@ mod tests {
             ),
             ("look", Some("found"))
         );
+        assert_eq!(mapping.missing().count(), 0);
         let refused =
             mapping.read_document(&json!({"turns": [{"question": "Hi?"}]}), &PLACE, &mut parts);
         assert!(refused.unwrap_err().contains("trace id"));

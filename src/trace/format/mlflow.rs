@@ -10,7 +10,7 @@ use super::cell::Cell;
 use super::mlflow_record::{decoded, facts};
 use super::model_output;
 use super::said::Speaker;
-use super::values::{at, count, nanos, number, object, text, unwrapped};
+use super::values::{at, count, number, object, text, time, unwrapped};
 use super::{ArrayIs, Format, Parts, Place, Sample, SpanFacts, TraceFacts, kind};
 
 pub(super) static MLFLOW: Format = Format {
@@ -153,6 +153,16 @@ fn trace(
     exported: &[Value],
     parts: &mut Parts,
 ) -> Result<(), String> {
+    let payloads = ["spans", "trace", "request", "request_preview"];
+    if !payloads
+        .iter()
+        .any(|name| data.contains_key(*name) || record.contains_key(*name))
+    {
+        return Err(
+            "has neither spans nor a request: this is no trace of MLflow; leave --format out to have its format found"
+                .to_owned(),
+        );
+    }
     let mut facts = facts(record)?;
     let mut found = Vec::with_capacity(exported.len());
     for (at, one) in exported.iter().enumerate() {
@@ -249,12 +259,14 @@ fn span(value: &Value, trace_id: &str) -> Result<SpanFacts, String> {
         name: text(value.get("name")).unwrap_or_default(),
         input: payload(&input, Speaker::User),
         output: payload(&output, Speaker::Agent),
-        started_at: nanos(first(&[
-            "start_time_unix_nano",
-            "start_time_ns",
+        started_at: time(
             "start_time",
-        ])),
-        ended_at: nanos(first(&["end_time_unix_nano", "end_time_ns", "end_time"])),
+            first(&["start_time_unix_nano", "start_time_ns", "start_time"]),
+        )?,
+        ended_at: time(
+            "end_time",
+            first(&["end_time_unix_nano", "end_time_ns", "end_time"]),
+        )?,
         status: match code.as_str() {
             _ if failed => Some("ERROR".to_owned()),
             "OK" | "STATUS_CODE_OK" => Some("OK".to_owned()),

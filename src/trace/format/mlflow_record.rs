@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::TraceFacts;
 use super::cell::Cell;
-use super::values::{at, count, nanos, number, object, text, unwrapped};
+use super::values::{at, count, number, object, text, time, unwrapped};
 
 /// A value that is JSON in text, of whatever kind; other text as it is.
 pub(super) fn decoded(value: Option<&Value>) -> Option<Value> {
@@ -51,9 +51,10 @@ pub(super) fn facts(record: &Map<String, Value>) -> Result<TraceFacts, String> {
         .unwrap_or_default();
     let tags = object(record.get("tags")).unwrap_or_default();
     let told = |name: &str| text(kept.get(name)).or_else(|| text(tags.get(name)));
-    let started_at = ["request_time", "timestamp_ms"]
-        .iter()
-        .find_map(|name| nanos(record.get(*name)));
+    let started_at = match time("request_time", record.get("request_time"))? {
+        Some(found) => Some(found),
+        None => time("timestamp_ms", record.get("timestamp_ms"))?,
+    };
     let ended_at = started_at.and_then(|start| start.checked_add(duration(record)?));
     let status = text(record.get("state")).or_else(|| text(record.get("status")));
     let usage = decoded(kept.get("mlflow.trace.tokenUsage"));

@@ -36,6 +36,7 @@ mod otlp;
 mod pandaprobe;
 mod parts;
 mod phoenix;
+mod python_literal;
 mod reader;
 mod recognise;
 pub(crate) mod said;
@@ -58,7 +59,7 @@ pub use convert::{Converted, convert};
 pub use mapping::Mapping;
 pub use parts::{Call, Parts, Payload, SpanFacts, TraceFacts, kind};
 pub use reader::Reader;
-pub use recognise::{Choice, ForeignFile, Found, NativeTexts, found};
+pub use recognise::{Choice, ForeignFile, Found, NativeTexts, found, unreadable_file};
 
 pub(super) use recognise::may_be_foreign;
 

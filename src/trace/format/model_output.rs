@@ -12,7 +12,8 @@ use super::{Call, Payload};
 /// Deeper messages are not looked at.
 const DEEPEST: usize = 16;
 /// Members in which messages, their parts or calls are.
-const WITHIN: [&str; 14] = [
+const WITHIN: [&str; 15] = [
+    "candidates",
     "messages",
     "input_messages",
     "output_messages",
@@ -242,8 +243,9 @@ pub(super) fn tool_message(members: &Members) -> Option<Call> {
 }
 
 /// Members on the way to what a provider tells of an answer.
-const TOLD: [&str; 9] = [
+const TOLD: [&str; 10] = [
     "choices",
+    "candidates",
     "generations",
     "generation_info",
     "message",
@@ -289,23 +291,25 @@ pub(super) fn finish_reason(output: &Value) -> Option<String> {
 /// Tokens in and out, where the output tells of them.
 pub(super) fn usage(output: &Value) -> (Option<u64>, Option<u64>) {
     let found = told(output, 0, &|members| {
-        ["usage_metadata", "token_usage", "usage"]
+        ["usage_metadata", "usageMetadata", "token_usage", "usage"]
             .iter()
             .find_map(|name| {
                 let usage = members.get(*name)?.as_object()?;
                 let tokens =
-                    |names: [&str; 4]| names.iter().find_map(|name| count(usage.get(*name)));
+                    |names: [&str; 5]| names.iter().find_map(|name| count(usage.get(*name)));
                 let prompt = tokens([
                     "input_tokens",
                     "prompt_tokens",
                     "prompt_token_count",
                     "promptTokens",
+                    "promptTokenCount",
                 ]);
                 let completion = tokens([
                     "output_tokens",
                     "completion_tokens",
                     "candidates_token_count",
                     "completionTokens",
+                    "candidatesTokenCount",
                 ]);
                 (prompt.is_some() || completion.is_some()).then_some((prompt, completion))
             })

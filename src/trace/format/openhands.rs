@@ -9,7 +9,7 @@ use super::said::content_of_message;
 use super::trajectory::{
     Session, Step, Turn, kept, openai_call, plain, said_and_done, tool_payload,
 };
-use super::values::{at, count, nanos, number, text};
+use super::values::{self, at, count, number, text};
 use super::{ArrayIs, Call, Format, Parts, Payload, Place, Sample, TraceFacts};
 
 pub(super) static FORMAT: Format = Format {
@@ -117,7 +117,7 @@ fn read(document: Value, place: &Place<'_>, parts: &mut Parts) -> Result<(), Str
         ..Reading::default()
     };
     for event in events {
-        let at = nanos(event.get("timestamp"));
+        let at = values::time("timestamp", event.get("timestamp"))?;
         if is_of_user(event) {
             reading.user(event, at);
         } else if let Some(action) = word(event, "action")

@@ -20,7 +20,14 @@ pub(super) fn fill(attributes: &Attributes, beside: Option<&str>, facts: &mut Sp
     facts.model = attributes.text(&MODELS);
     facts.prompt_tokens = attributes.count(&["llm.token_count.prompt"]);
     facts.completion_tokens = attributes.count(&["llm.token_count.completion"]);
-    facts.cost_usd = attributes.number(&["llm.cost.total"]);
+    facts.cost_usd = attributes.number(&["llm.cost.total"]).or_else(|| {
+        let prompt = attributes.number(&["llm.cost.prompt"]);
+        let completion = attributes.number(&["llm.cost.completion"]);
+        match (prompt, completion) {
+            (None, None) => None,
+            (prompt, completion) => Some(prompt.unwrap_or(0.0) + completion.unwrap_or(0.0)),
+        }
+    });
     facts.finish_reason = attributes.text(&["llm.finish_reason"]);
     if facts.kind == kind::TOOL {
         tool(attributes, facts);
@@ -221,7 +228,8 @@ mod tests {
     fn a_model_call_is_read_from_attributes_by_index() {
         let facts = read(json!({
             "openinference.span.kind": "LLM", "llm.model_name": "m",
-            "llm.token_count.prompt": 7.0, "llm.token_count.completion": "3", "llm.cost.total": 0.5,
+            "llm.token_count.prompt": 7.0, "llm.token_count.completion": "3",
+            "llm.cost.prompt": 0.25, "llm.cost.completion": 0.25,
             "input.value": "{\"messages\": \"redacted\"}",
             "llm.input_messages.0.message.role": "system",
             "llm.input_messages.0.message.content": "Be kind.",

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::otel_span::{Event, RawSpan, Resource, parent, status};
-use super::values::{at, nanos, object, text};
+use super::values::{at, object, text, time};
 use super::{ArrayIs, Format, Parts, Place, Sample};
 
 pub(super) static FORMAT: Format = Format {
@@ -89,8 +89,8 @@ fn read(document: Value, _: &Place<'_>, parts: &mut Parts) -> Result<(), String>
         ),
         name: member("name").unwrap_or_default(),
         kind: None,
-        started_at: time(document.get("startTime")),
-        ended_at: time(document.get("endTime")),
+        started_at: moment("startTime", document.get("startTime"))?,
+        ended_at: moment("endTime", document.get("endTime"))?,
         status: status(at(&document, "status.code")),
         status_message: member("status.message"),
         events: events.collect(),
@@ -103,18 +103,24 @@ fn read(document: Value, _: &Place<'_>, parts: &mut Parts) -> Result<(), String>
 }
 
 /// `[seconds, nanoseconds]`, or what other exporters write.
-fn time(value: Option<&Value>) -> Option<i64> {
-    match value? {
-        Value::Array(pair) => {
-            let [seconds, nanos] = pair.as_slice() else {
-                return None;
-            };
-            let seconds = seconds.as_i64()?.checked_mul(1_000_000_000)?;
-            seconds
-                .checked_add(nanos.as_i64()?)
-                .filter(|time| *time > 0)
-        }
-        other => nanos(Some(other)),
+fn moment(name: &str, value: Option<&Value>) -> Result<Option<i64>, String> {
+    let Some(Value::Array(pair)) = value else {
+        return time(name, value);
+    };
+    let nanos = match pair.as_slice() {
+        [seconds, nanos] => seconds
+            .as_i64()
+            .and_then(|seconds| seconds.checked_mul(1_000_000_000))
+            .zip(nanos.as_i64())
+            .and_then(|(seconds, nanos)| seconds.checked_add(nanos)),
+        _ => None,
+    };
+    match nanos {
+        Some(0) => Ok(None),
+        Some(nanos) if nanos > 0 => Ok(Some(nanos)),
+        _ => Err(format!(
+            "`{name}` is no time: expected a pair of seconds and nanoseconds"
+        )),
     }
 }
 

@@ -51,6 +51,13 @@ impl Resource {
     }
 }
 
+/// Which call of a message a tool's span is.
+const CALL_IDS: [&str; 4] = [
+    "gen_ai.tool.call.id",
+    "tool_call.id",
+    "ai.toolCall.id",
+    "tool.id",
+];
 const ENVIRONMENT: [&str; 3] = [
     "deployment.environment.name",
     "deployment.environment",
@@ -128,6 +135,8 @@ pub(super) struct Attributes {
     openinference: bool,
     gen_ai: bool,
     vercel: bool,
+    /// Counts that are there and are none.
+    odd: std::cell::Cell<u32>,
 }
 
 impl Attributes {
@@ -173,7 +182,14 @@ impl Attributes {
     }
 
     pub(super) fn count(&self, keys: &[&str]) -> Option<u64> {
-        keys.iter().find_map(|key| count(self.get(key)))
+        keys.iter().find_map(|key| {
+            let written = self.get(key)?;
+            let found = count(Some(written));
+            if found.is_none() {
+                self.odd.set(self.odd.get() + 1);
+            }
+            found
+        })
     }
 
     pub(super) fn number(&self, keys: &[&str]) -> Option<f64> {
@@ -277,17 +293,8 @@ pub(super) struct Spoken {
 pub(super) fn spoken(value: &Value, speaker: said::Speaker) -> Option<Spoken> {
     match value {
         Value::Null => None,
-        Value::String(text) if text.is_empty() => None,
         Value::String(text) => {
-            let document = nested(text);
-            let payload = match &document {
-                Some(document) => Payload {
-                    raw: text.clone(),
-                    json: true,
-                    said: said::said(document, speaker),
-                },
-                None => Payload::text(text.clone()),
-            };
+            let (payload, document) = said::of_text(text, speaker)?;
             Some(Spoken { payload, document })
         }
         document => Some(Spoken {
@@ -407,7 +414,9 @@ impl RawSpan {
         if facts.kind.is_empty() {
             facts.kind = kind::OTHER.to_owned();
         }
-        if self.status == Some("ERROR") {
+        // Conventions give `error.type` to operations that failed and to no others; `OK` is said by hand.
+        let failed = self.status.is_none() && attributes.get("error.type").is_some();
+        if failed || self.status == Some("ERROR") {
             facts.error = self
                 .status_message
                 .filter(|message| !message.is_empty())
@@ -417,6 +426,10 @@ impl RawSpan {
         }
         if facts.error.is_some() {
             facts.status = Some("ERROR".to_owned());
+        }
+        facts.odd_counts = attributes.odd.get();
+        if facts.kind == kind::TOOL {
+            facts.call_id = attributes.text(&CALL_IDS);
         }
         if facts.parent_span_id.is_none() {
             facts.of.name.get_or_insert_with(|| facts.name.clone());
@@ -550,6 +563,30 @@ mod tests {
             }],
             ..RawSpan::default()
         };
+        let mut unset = span("");
+        (unset.status, unset.events) = (None, Vec::new());
+        unset.attributes = [
+            ("gen_ai.operation.name".to_owned(), json!("execute_tool")),
+            ("gen_ai.tool.call.id".to_owned(), json!("c")),
+            ("error.type".to_owned(), json!("ValueError")),
+            ("gen_ai.usage.input_tokens".to_owned(), json!("1,200")),
+        ]
+        .into_iter()
+        .collect();
+        let facts = unset.facts(&Resource::default()).unwrap();
+        assert_eq!(facts.error.as_deref(), Some("ValueError"));
+        assert_eq!(facts.status.as_deref(), Some("ERROR"));
+        assert_eq!(facts.call_id.as_deref(), Some("c"));
+        let mut model = span("");
+        model.attributes = [
+            ("gen_ai.operation.name".to_owned(), json!("chat")),
+            ("gen_ai.usage.input_tokens".to_owned(), json!("1,200")),
+            ("gen_ai.usage.output_tokens".to_owned(), json!(7.9)),
+        ]
+        .into_iter()
+        .collect();
+        let facts = model.facts(&Resource::default()).unwrap();
+        assert_eq!((facts.prompt_tokens, facts.odd_counts), (None, 2));
         let of = |message| span(message).facts(&Resource::default()).unwrap().error;
         assert_eq!(of("timeout").as_deref(), Some("timeout"));
         assert_eq!(of("").as_deref(), Some("broke"));

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::otel_span::{Event, RawSpan, Resource, parent, status, wanted};
-use super::values::nanos;
+use super::values::time;
 use super::{ArrayIs, Format, Parts, Place, Sample};
 
 pub(super) static FORMAT: Format = Format {
@@ -244,7 +244,7 @@ fn map(attributes: Vec<KeyValue<'_>>, wanted: fn(&str) -> bool) -> Map<String, V
 }
 
 impl Span<'_> {
-    fn raw(self) -> RawSpan {
+    fn raw(self) -> Result<RawSpan, String> {
         let id = |text: Option<Text<'_>>| text.map(|text| text.0.into_owned());
         let (code, message) = self
             .status
@@ -257,24 +257,24 @@ impl Span<'_> {
                 name,
             })
         });
-        RawSpan {
+        Ok(RawSpan {
             trace_id: id(self.trace_id).unwrap_or_default(),
             span_id: id(self.span_id).unwrap_or_default(),
             parent_span_id: parent(id(self.parent_span_id)),
             name: self.name.unwrap_or_default(),
             kind: None,
-            started_at: nanos(Some(&self.start_time_unix_nano)),
-            ended_at: nanos(Some(&self.end_time_unix_nano)),
+            started_at: time("startTimeUnixNano", Some(&self.start_time_unix_nano))?,
+            ended_at: time("endTimeUnixNano", Some(&self.end_time_unix_nano))?,
             status: status(Some(&code)),
             status_message: message,
             events: events.collect(),
             attributes: map(self.attributes.unwrap_or_default(), wanted),
-        }
+        })
     }
 }
 
 impl Export<'_> {
-    /// All spans, or none of them and an error.
+    /// All spans; what is wrong with single ones is told, and the others are read.
     pub(super) fn read(self, parts: &mut Parts) -> Result<(), String> {
         let Some(resources) = self.resource_spans else {
             if self.resource_logs.is_none() && self.resource_metrics.is_none() {
@@ -285,7 +285,6 @@ impl Export<'_> {
                 .push("resourceLogs, resourceMetrics".to_owned());
             return Ok(());
         };
-        let mut spans = Vec::new();
         for of_resource in resources {
             let attributes = of_resource
                 .resource
@@ -293,11 +292,11 @@ impl Export<'_> {
             let resource = Resource::new(map(attributes.unwrap_or_default(), wanted));
             for of_scope in of_resource.scope_spans.into_iter().flatten() {
                 for span in of_scope.spans.into_iter().flatten() {
-                    spans.push(span.raw().facts(&resource)?);
+                    let facts = span.raw().and_then(|span| span.facts(&resource));
+                    parts.span_or_problem(facts);
                 }
             }
         }
-        parts.spans.append(&mut spans);
         Ok(())
     }
 }
@@ -434,12 +433,7 @@ mod tests {
     #[test]
     fn what_is_no_export_is_refused_and_other_signals_are_passed_over() {
         let mut parts = Parts::default();
-        for wrong in [
-            "{}",
-            "{\"resourceSpans\": 1}",
-            "[",
-            "{\"resourceSpans\":[{\"scopeSpans\":[{\"spans\":[{}]}]}]}",
-        ] {
+        for wrong in ["{}", "{\"resourceSpans\": 1}", "["] {
             assert!(
                 read_bytes(wrong.as_bytes(), &PLACE, &mut parts).is_err(),
                 "{wrong}"
@@ -475,15 +469,31 @@ mod tests {
             }]}]}]});
             let (of_tree, of_bytes) = both(&document);
             prop_assert_eq!(of_tree.spans, of_bytes.spans);
+            prop_assert_eq!(of_tree.refused, of_bytes.refused);
         }
     }
 
     #[test]
-    fn nothing_of_a_line_is_read_if_a_span_is_wrong() {
-        let mut document = export();
-        document["resourceSpans"][0]["scopeSpans"][0]["spans"][1]["traceId"] = json!("");
-        let mut parts = Parts::default();
-        assert!(read(document, &PLACE, &mut parts).is_err());
-        assert!(parts.spans.is_empty());
+    fn one_span_that_is_wrong_leaves_the_others() {
+        for (member, wrong, words) in [
+            ("traceId", json!(""), "no trace id"),
+            ("traceId", json!(null), "no trace id"),
+            ("spanId", json!(""), "no span id"),
+            (
+                "startTimeUnixNano",
+                json!("soon"),
+                "`startTimeUnixNano` is no time",
+            ),
+        ] {
+            let mut document = export();
+            document["resourceSpans"][0]["scopeSpans"][0]["spans"][1][member] = wrong;
+            let mut parts = Parts::default();
+            read(document, &PLACE, &mut parts).unwrap();
+            assert_eq!(parts.spans.len(), 1, "{member}");
+            let [problem] = parts.refused.as_slice() else {
+                panic!("{:?}", parts.refused)
+            };
+            assert!(problem.contains(words), "{problem}");
+        }
     }
 }

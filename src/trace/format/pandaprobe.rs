@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::said::{Speaker, payload};
 use super::trajectory::tool_payload;
-use super::values::{count, nanos, number, object, text, texts, unwrapped};
+use super::values::{count, number, object, text, texts, time, unwrapped};
 use super::{ArrayIs, Format, Parts, Place, Sample, SpanFacts, TraceFacts, kind};
 
 pub(super) static FORMAT: Format = Format {
@@ -72,8 +72,8 @@ fn read(document: Value, _: &Place<'_>, parts: &mut Parts) -> Result<(), String>
         session_id: text(document.get("session_id")),
         project_id: text(document.get("project_id")),
         name: text(document.get("name")),
-        started_at: nanos(document.get("started_at")),
-        ended_at: nanos(document.get("ended_at")),
+        started_at: time("started_at", document.get("started_at"))?,
+        ended_at: time("ended_at", document.get("ended_at"))?,
         status,
         error: text(document.get("error")),
         environment: text(document.get("environment")),
@@ -126,8 +126,8 @@ fn read_span(span: &Value, index: usize, trace_id: &str) -> Result<SpanFacts, St
             true => tool_payload(output),
             false => output.and_then(|v| payload(v, Speaker::Agent)),
         },
-        started_at: nanos(span.get("started_at")),
-        ended_at: nanos(span.get("ended_at")),
+        started_at: time("started_at", span.get("started_at"))?,
+        ended_at: time("ended_at", span.get("ended_at"))?,
         status: text(span.get("status")),
         error: text(span.get("error")),
         model: text(span.get("model")),

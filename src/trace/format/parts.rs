@@ -147,6 +147,10 @@ pub struct SpanFacts {
     pub cost_usd: Option<f64>,
     /// Why a model stopped: `stop`, `length`, `tool_calls`, …, as exported.
     pub finish_reason: Option<String>,
+    /// Of a tool's span: the call that messages tell of, where the exporter says which.
+    pub call_id: Option<String>,
+    /// Counts of tokens that are no whole numbers, and so are not read.
+    pub odd_counts: u32,
     /// Calls of tools that the model asked for in this span's output, and results that its input tells of: become tool
     /// spans only where the trace has no tool span for them.
     pub calls: Vec<Call>,
@@ -161,12 +165,22 @@ pub struct Parts {
     pub spans: Vec<SpanFacts>,
     /// Members that were passed over, for the counts that are printed.
     pub unknown: Vec<String>,
+    /// What is wrong with single spans of a document, whose other spans are read.
+    pub refused: Vec<String>,
 }
 
 impl Parts {
     /// Facts of a trace.
     pub fn trace(&mut self, facts: TraceFacts) {
         self.traces.push(facts);
+    }
+
+    /// A span, or what is wrong with it.
+    pub(super) fn span_or_problem(&mut self, span: Result<SpanFacts, String>) {
+        match span {
+            Ok(span) => self.spans.push(span),
+            Err(problem) => self.refused.push(problem),
+        }
     }
 
     /// A span.

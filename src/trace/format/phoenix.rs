@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::otel_span::{Event, RawSpan, Resource, status};
-use super::values::{at, nanos, object, text, unwrapped};
+use super::values::{at, object, text, time, unwrapped};
 use super::{ArrayIs, Format, Parts, Place, Sample};
 
 pub(super) static FORMAT: Format = Format {
@@ -94,7 +94,6 @@ fn read(document: Value, _: &Place<'_>, parts: &mut Parts) -> Result<(), String>
         parts.spans.push(span.0.facts(&span.1)?);
         return Ok(());
     }
-    let mut found = Vec::new();
     let mut lists = 0;
     for (name, list) in members {
         let Value::Array(spans) = list else {
@@ -105,14 +104,13 @@ fn read(document: Value, _: &Place<'_>, parts: &mut Parts) -> Result<(), String>
             let Value::Object(members) = span else {
                 return Err(format!("an element of {name:?} is no span"));
             };
-            let (span, resource) = raw(members, &mut parts.unknown)?;
-            found.push(span.facts(&resource)?);
+            let span = raw(members, &mut parts.unknown);
+            parts.span_or_problem(span.and_then(|(span, resource)| span.facts(&resource)));
         }
     }
     if lists == 0 {
         return Err("there is neither context.trace_id nor a list of spans in it".to_owned());
     }
-    parts.spans.append(&mut found);
     Ok(())
 }
 
@@ -168,8 +166,8 @@ fn raw(
         parent_span_id: parent,
         name: text(members.get("name")).unwrap_or_default(),
         kind: text(members.get("span_kind")),
-        started_at: nanos(members.get("start_time")),
-        ended_at: nanos(members.get("end_time")),
+        started_at: time("start_time", members.get("start_time"))?,
+        ended_at: time("end_time", members.get("end_time"))?,
         status: status(code.as_ref()),
         status_message: text(message.as_ref()),
         ..RawSpan::default()

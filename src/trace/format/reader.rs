@@ -65,6 +65,7 @@ impl Reader {
                 Document::Bytes(bytes),
             ) => {
                 let before = (parts.traces.len(), parts.spans.len());
+                let refused = parts.refused.len();
                 read(&bytes, place, parts).or_else(|problem| {
                     // What Python writes for NaN is no JSON to the faster way.
                     if serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).is_ok() {
@@ -72,6 +73,7 @@ impl Reader {
                     }
                     parts.traces.truncate(before.0);
                     parts.spans.truncate(before.1);
+                    parts.refused.truncate(refused);
                     read_value(super::documents::parsed(&bytes)?, place, parts)
                 })
             }

@@ -1,14 +1,15 @@
 //! Which files are in which format: by their first document, never by their name alone.
 //!
 //! Files that no format claims and that are Parquet or JSON Lines are read as nightmill's own columns, with `--map` where
-//! they have other names. In folders, other files that no format claims are passed over and named.
+//! they have other names. In folders, other files that no format claims are passed over and named; those that can't be
+//! read at all are damaged wherever they are.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::documents::{Container, container, extension, first};
+use super::documents::{Container, First, container, extension, first};
 use super::{FORMATS, Format, Mapping, Reader, Sample, canonical};
-use crate::trace::{SourceFile, SourceFormat, TraceError};
+use crate::trace::{Code, Quarantine, QuarantinedRows, SourceFile, SourceFormat, TraceError};
 
 /// What `--format` says.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,6 +55,10 @@ pub struct Found {
     pub passed_over: Vec<PathBuf>,
     /// How many native files say that they hold what was said alone.
     pub said: usize,
+    /// How many native files say that they hold exported documents.
+    pub documents: usize,
+    /// Files that can't be read, and why not.
+    pub damaged: Vec<(PathBuf, String)>,
 }
 
 impl Found {
@@ -61,6 +66,30 @@ impl Found {
     pub fn originals(&self) -> impl Iterator<Item = &Path> {
         let native = self.native.iter().map(|file| file.path.as_path());
         native.chain(self.foreign.iter().map(|file| file.path.as_path()))
+    }
+
+    /// Sets damaged files aside.
+    pub fn set_damaged_aside(&self, quarantine: &Quarantine) {
+        for (file, problem) in &self.damaged {
+            quarantine.add(QuarantinedRows {
+                file: file.clone(),
+                first_row: 0,
+                rows: 0,
+                column: String::new(),
+                code: Code::UnreadableFile,
+                reason: problem.clone(),
+            });
+        }
+    }
+
+    /// Takes a file of nightmill's own columns.
+    fn take_native(&mut self, file: SourceFile) {
+        match texts_of(&file) {
+            Some(NativeTexts::Said) => self.said += 1,
+            Some(NativeTexts::Documents) => self.documents += 1,
+            None => {}
+        }
+        self.native.push(file);
     }
 }
 
@@ -81,9 +110,18 @@ pub fn found(
     };
     let own = mapped && mapping.is_none() && !matches!(choice, Choice::Foreign(_));
     if native.is_some() || own {
-        all.native = super::super::discover(paths, native)?;
+        for file in super::super::discover(paths, native)? {
+            all.take_native(file);
+        }
+        if native != Some(SourceFormat::Parquet) {
+            let files = super::super::discover::all_files(paths)?;
+            if let Some((file, _)) = files.iter().find(|(file, _)| is_packed(&file.path)) {
+                return Err(of_own(&file.path, Container::Lines));
+            }
+        }
         return Ok(all);
     }
+    let (mut empty, mut broken, mut scores) = (Vec::new(), Vec::new(), Vec::new());
     for (file, named) in super::super::discover::all_files(paths)? {
         let path = &file.path;
         let problem = |problem: String| TraceError::File {
@@ -92,68 +130,127 @@ pub fn found(
         };
         let held = match container(path) {
             Ok(Some(held)) => held,
-            Ok(None) if of_native_name(path).is_some() => {
-                // Readers say what is wrong with files without bytes.
-                all.native.push(file);
-                continue;
-            }
-            Ok(None) if named => return Err(problem("is empty".into())),
             Ok(None) => {
-                all.passed_over.push(file.path);
+                empty.push((file, named));
                 continue;
             }
-            // In a folder, only files of known names are expected to be readable.
-            Err(e) if named || of_native_name(path).is_some() => {
-                return Err(problem(e.to_string()));
-            }
-            Err(_) => {
-                all.passed_over.push(file.path);
+            Err(e) => {
+                all.damaged.push((file.path, unpackable(&e)));
                 continue;
             }
         };
-        let decided = match (mapping, choice) {
-            (Some(mapping), _) => {
-                Some((Reader::Mapped(Arc::clone(mapping)), "named with --mapping"))
-            }
-            (None, Choice::Foreign(format)) => Some((Reader::Known(format), "named with --format")),
-            _ => None,
+        let foreign = |reader, why: String| ForeignFile {
+            path: path.clone(),
+            reader,
+            why,
+            container: held,
         };
-        if let Some((reader, why)) = decided {
-            all.foreign.push(ForeignFile {
-                path: file.path,
-                reader,
-                why: why.to_owned(),
-                container: held,
-            });
+        if let Some(mapping) = mapping {
+            let reader = Reader::Mapped(Arc::clone(mapping));
+            all.foreign
+                .push(foreign(reader, "named with --mapping".to_owned()));
             continue;
         }
         let sample = first(path, held);
-        let claimed = match &sample {
-            Ok(Some((document, columns))) => claims(path, document, columns)?,
-            _ => None,
+        let (document, columns) = match &sample {
+            Ok(First::Document(document, columns)) => (Some(document), columns.as_slice()),
+            Ok(First::Empty) => {
+                empty.push((file, named));
+                continue;
+            }
+            Ok(First::Unreadable) => (None, [].as_slice()),
+            Err(_) if matches!(choice, Choice::Foreign(_)) => (None, [].as_slice()),
+            // Readers of nightmill's own columns say what is wrong with Parquet files.
+            Err(problem) if held == Container::Parquet => {
+                broken.push((file, problem.clone()));
+                continue;
+            }
+            Err(problem) => {
+                all.damaged.push((file.path, unreadable(problem)));
+                continue;
+            }
         };
+        if let Choice::Foreign(format) = choice {
+            let other = match document {
+                Some(document) => claims(path, document, columns, Some(format))?,
+                None => None,
+            };
+            match other {
+                Some((other, why)) if named => {
+                    return Err(problem(format!(
+                        "is in the format {}: it {why}; leave out --format {}",
+                        other.name, format.name
+                    )));
+                }
+                Some(_) => all.passed_over.push(file.path),
+                None => all.foreign.push(foreign(
+                    Reader::Known(format),
+                    "named with --format".to_owned(),
+                )),
+            }
+            continue;
+        }
+        let claimed = match document {
+            Some(document) => claims(path, document, columns, None)?,
+            None => None,
+        };
+        let own = document.is_some_and(|document| is_own(document, columns));
+        let reads_own = of_native_name(path).is_some() || held == Container::Parquet;
         match claimed {
-            Some((format, why)) => {
-                all.foreign.push(ForeignFile {
-                    path: file.path,
-                    reader: Reader::Known(format),
-                    why,
-                    container: held,
-                });
+            Some((format, why)) if own && reads_own => {
+                if texts_of(&file).is_none() {
+                    let name = match held {
+                        Container::Parquet => "parquet",
+                        _ => "jsonl",
+                    };
+                    return Err(problem(format!(
+                        "is more than one format at once: nightmill's own columns (has trace_id, started_at and texts) and \
+                         {} ({why}); choose with --format {name} or --format {}",
+                        format.name, format.name
+                    )));
+                }
+                all.take_native(file);
             }
-            None if of_native_name(path).is_some() || held == Container::Parquet => {
-                let texts = match held {
-                    Container::Parquet => texts_of(path),
-                    _ => None,
-                };
-                all.said += usize::from(texts == Some(NativeTexts::Said));
-                all.native.push(file);
+            Some((format, why)) if format.name == "langfuse-scores" => {
+                scores.push(foreign(Reader::Known(format), why));
             }
-            None if named => return Err(problem(unknown(&sample))),
+            Some((format, why)) => all.foreign.push(foreign(Reader::Known(format), why)),
+            None if reads_own => all.take_native(file),
+            // Silently left out, they would be missing in every number.
+            None if own => return Err(of_own(path, held)),
+            None if named => return Err(problem(unknown(document, columns))),
             None => all.passed_over.push(file.path),
         }
     }
-    if all.native.is_empty() && all.foreign.is_empty() {
+    // Scores beside traces are no traces; alone, their reader says what to do.
+    match all.native.is_empty() && all.foreign.is_empty() {
+        true => all.foreign = scores,
+        false => all
+            .passed_over
+            .extend(scores.into_iter().map(|file| file.path)),
+    }
+    for (file, problem) in broken {
+        match all.foreign.is_empty() {
+            true => all.native.push(file),
+            false => all.damaged.push((file.path, problem)),
+        }
+    }
+    // Files without documents are no fault beside others.
+    let nothing = all.native.is_empty() && all.foreign.is_empty() && all.damaged.is_empty();
+    for (file, named) in empty {
+        let is_native = of_native_name(&file.path).is_some();
+        match (is_native && all.foreign.is_empty(), nothing && named) {
+            (true, _) => all.native.push(file),
+            (false, true) => {
+                return Err(TraceError::File {
+                    file: file.path,
+                    problem: "is empty".into(),
+                });
+            }
+            (false, false) => {}
+        }
+    }
+    if all.native.is_empty() && all.foreign.is_empty() && all.damaged.is_empty() {
         return Err(TraceError::Path {
             path: paths.join(", "),
             problem: format!(
@@ -170,15 +267,68 @@ pub fn found(
     Ok(all)
 }
 
+/// Whether a file holds JSON Lines, packed.
+fn is_packed(path: &Path) -> bool {
+    let lines = matches!(extension(path).as_deref(), Some("jsonl" | "ndjson"));
+    lines && of_native_name(path).is_none()
+}
+
+/// Whether a document has nightmill's own columns.
+fn is_own(document: &serde_json::Value, columns: &[String]) -> bool {
+    let document = match document {
+        serde_json::Value::Array(items) => items.first().unwrap_or(document),
+        document => document,
+    };
+    let has =
+        |name: &str| columns.iter().any(|column| column == name) || document.get(name).is_some();
+    has("trace_id") && has("started_at") && (has("input") || has("output"))
+}
+
+/// What is said of own columns where they are not read from.
+fn of_own(path: &Path, held: Container) -> TraceError {
+    let problem = match held {
+        Container::Lines => {
+            "has nightmill's own columns, and is packed or not named .jsonl; unpack it, or name it so"
+        }
+        _ => {
+            "has nightmill's own columns, which are read from Parquet and JSON Lines; write it as one of these, or describe \
+             it with --mapping"
+        }
+    };
+    TraceError::File {
+        file: path.to_owned(),
+        problem: problem.into(),
+    }
+}
+
+/// What is said of a file whose bytes can't be had.
+fn unpackable(problem: &std::io::Error) -> String {
+    unreadable(&format!("can't be read or unpacked: {problem}"))
+}
+
+fn unreadable(problem: &str) -> String {
+    format!("{problem}; write it again, or leave it out with --on-bad-file skip")
+}
+
+/// What is wrong with a file that is taken for nightmill's own columns and can't be read.
+pub fn unreadable_file(path: &Path) -> Option<String> {
+    match container(path) {
+        Err(e) => Some(e.to_string()),
+        Ok(None) => Some("is empty".into()),
+        Ok(Some(held)) => first(path, held).err(),
+    }
+}
+
 fn of_native_name(path: &Path) -> Option<SourceFormat> {
     SourceFormat::of_extension(path)
 }
 
-/// The one format that claims a document.
+/// The one format that claims a document; none where the wanted one is among those that do.
 fn claims(
     path: &Path,
     document: &serde_json::Value,
     columns: &[String],
+    wanted: Option<&'static Format>,
 ) -> Result<Option<(&'static Format, String)>, TraceError> {
     let file_name = path
         .file_name()
@@ -204,7 +354,10 @@ fn claims(
         found = claim(first);
         found.retain(|(format, _)| format.array == super::ArrayIs::Documents);
     }
-    if found.len() > 1 {
+    if wanted.is_some_and(|wanted| found.iter().any(|(format, _)| format.name == wanted.name)) {
+        return Ok(None);
+    }
+    if wanted.is_none() && found.len() > 1 {
         let names: Vec<String> = found
             .iter()
             .map(|(format, why)| format!("{} ({why})", format.name))
@@ -221,24 +374,18 @@ fn claims(
 }
 
 /// What is said of a file that nobody knows.
-fn unknown(sample: &Result<Option<(serde_json::Value, Vec<String>)>, String>) -> String {
+fn unknown(document: Option<&serde_json::Value>, columns: &[String]) -> String {
     let names = FORMATS
         .iter()
         .map(|format| format.name)
         .collect::<Vec<_>>()
         .join(", ");
-    let (seen, keys) = match sample {
-        Err(problem) => {
-            return format!(
-                "{problem}; expected Parquet, JSON Lines, JSON or CSV, also as .gz or .zst; name the \
-                 format with --format where the name of the file does not say it"
-            );
+    let (seen, keys) = match document {
+        None => ("documents that are not JSON".to_owned(), Vec::new()),
+        Some(_) if !columns.is_empty() => {
+            (format!("columns {}", listed(columns)), columns.to_vec())
         }
-        Ok(None) => ("a document that is not JSON".to_owned(), Vec::new()),
-        Ok(Some((_, columns))) if !columns.is_empty() => {
-            (format!("columns {}", listed(columns)), columns.clone())
-        }
-        Ok(Some((document, _))) => {
+        Some(document) => {
             let list = document.is_array();
             let inner = document
                 .as_array()
@@ -306,8 +453,11 @@ impl NativeTexts {
 }
 
 /// What the texts of a file hold that nightmill made.
-fn texts_of(path: &Path) -> Option<NativeTexts> {
-    let file = std::fs::File::open(path).ok()?;
+fn texts_of(file: &SourceFile) -> Option<NativeTexts> {
+    if file.format != SourceFormat::Parquet {
+        return None;
+    }
+    let file = std::fs::File::open(&file.path).ok()?;
     let metadata = parquet::file::metadata::ParquetMetaDataReader::new()
         .parse_and_finish(&file)
         .ok()?;

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::text::parse_instant;
+use crate::text::{Json, parse_instant};
 
 /// A member at a dotted path of nested objects; the whole name is tried first (`attributes` may be flat or nested).
 pub(crate) fn at<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
@@ -78,6 +78,31 @@ pub(crate) fn nanos(value: Option<&Value>) -> Option<i64> {
     }
 }
 
+/// The same of a value that must be a time if it is there: 0 and the empty text are none.
+///
+/// # Errors
+/// What stands there instead.
+pub(crate) fn time(name: &str, value: Option<&Value>) -> Result<Option<i64>, String> {
+    let Some(value) = value else { return Ok(None) };
+    let none = match value {
+        Value::Null => true,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => matches!(text.trim(), "" | "0" | "null" | "None" | "NaT"),
+        _ => false,
+    };
+    match nanos(Some(value)) {
+        _ if none => Ok(None),
+        Some(found) => Ok(Some(found)),
+        None => {
+            let written = value.to_string();
+            let shown: String = written.chars().take(60).collect();
+            Err(format!(
+                "`{name}` is no time: {shown}; write ISO 8601, or a count since 1970"
+            ))
+        }
+    }
+}
+
 fn nanos_of_count(count: i64) -> Option<i64> {
     let factor = match count {
         ..=0 => return None,
@@ -113,6 +138,75 @@ pub(crate) fn unwrapped(value: Value) -> Value {
 pub(crate) fn nested(text: &str) -> Option<Value> {
     let trimmed = text.trim_start();
     if !trimmed.starts_with(['{', '[']) {
+        return None;
+    }
+    match serde_json::from_str(trimmed) {
+        Ok(document) => Some(document),
+        Err(_) => lenient(trimmed.as_bytes()),
+    }
+}
+
+/// A document with what strict JSON refuses: Python's NaN and infinities, which are null, numbers that are too large,
+/// which stay as they are written, and halves of a surrogate pair, which stand for no letter.
+pub(crate) fn lenient(bytes: &[u8]) -> Option<Value> {
+    let parsed = crate::text::parse(bytes).or_else(|problem| match without_halves(bytes) {
+        Some(bytes) => crate::text::parse(&bytes),
+        None => Err(problem),
+    });
+    parsed.ok().map(value_of)
+}
+
+fn value_of(json: Json) -> Value {
+    match json {
+        Json::Float(literal) if !literal.parse().is_ok_and(f64::is_finite) => {
+            match literal.ends_with(|c: char| c.is_ascii_digit()) {
+                true => literal.into(),
+                false => Value::Null,
+            }
+        }
+        Json::Array(items) => items.into_iter().map(value_of).collect(),
+        Json::Object(members) => Value::Object(
+            members
+                .into_iter()
+                .map(|(name, member)| (name, value_of(member)))
+                .collect(),
+        ),
+        other => other.into(),
+    }
+}
+
+/// The same with `\ufffd` for escapes that are half of a pair; none if there are none.
+fn without_halves(bytes: &[u8]) -> Option<Vec<u8>> {
+    let half = |at: usize| {
+        let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
+        let number = u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+        (0xd800..0xe000).contains(&number).then_some(number)
+    };
+    let mut changed = bytes.to_vec();
+    let (mut at, mut any) = (0, false);
+    while at < bytes.len() {
+        if bytes[at] != b'\\' {
+            at += 1;
+            continue;
+        }
+        match (half(at), half(at + 6)) {
+            (Some(0xd800..0xdc00), Some(0xdc00..0xe000)) => at += 12,
+            (Some(_), _) => {
+                changed.get_mut(at + 2..at + 6)?.copy_from_slice(b"fffd");
+                any = true;
+                at += 6;
+            }
+            // The letter after the backslash is no beginning of another escape.
+            (None, _) => at += 2,
+        }
+    }
+    any.then_some(changed)
+}
+
+/// The text in a text that is one JSON string with its quotes.
+pub(crate) fn quoted(text: &str) -> Option<String> {
+    let trimmed = text.trim();
+    if trimmed.len() < 2 || !trimmed.starts_with('"') || !trimmed.ends_with('"') {
         return None;
     }
     serde_json::from_str(trimmed).ok()
@@ -170,6 +264,35 @@ mod tests {
         for none in [json!(0), json!(-5), json!("soon"), json!(null), json!(true)] {
             assert_eq!(nanos(Some(&none)), None, "{none}");
         }
+    }
+
+    #[test]
+    fn what_is_there_and_no_time_is_refused() {
+        for none in [json!(null), json!(""), json!(0), json!("0")] {
+            assert_eq!(time("t", Some(&none)), Ok(None), "{none}");
+        }
+        assert_eq!(time("t", Some(&json!(1))), Ok(Some(1_000_000_000)));
+        for bad in [
+            json!("2025-02-30 00:00:00"),
+            json!("Jan 1 2025"),
+            json!(-5),
+            json!({"a": 1}),
+            json!("9999-01-01"),
+        ] {
+            let problem = time("start_time", Some(&bad)).unwrap_err();
+            assert!(problem.contains("`start_time` is no time"), "{problem}");
+        }
+    }
+
+    #[test]
+    fn what_python_writes_is_read() {
+        assert_eq!(
+            nested(r#"{"a": [NaN, -Infinity, 1e400, "\ud83d x \ud83d\ude00 \\ud83d"]}"#),
+            Some(json!({"a": [null, null, "1e400", "\u{fffd} x \u{1f600} \\ud83d"]}))
+        );
+        assert_eq!(nested("{\"a\": }"), None);
+        assert_eq!(quoted(" \"a \\\"b\\\"\" ").as_deref(), Some("a \"b\""));
+        assert_eq!(quoted("\"a\" and \"b\""), None);
     }
 
     #[test]

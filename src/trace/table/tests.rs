@@ -1,5 +1,7 @@
 //! Tests of tables, through files.
 
+use super::super::discover::SourceFormat;
+use super::super::push_row;
 use super::*;
 
 const COLUMNS: TableColumns = TableColumns {
@@ -37,7 +39,7 @@ fn rows_are_found_again_by_their_place() {
     let (mut runs, mut bad) = (Vec::new(), Vec::new());
     let rows = source.scan(|row| match row.cells {
         Ok(_) => push_row(&mut runs, row.at),
-        Err(problem) => bad.push((row.at.row, problem.code)),
+        Err(problem) => bad.push((row.at.row(), problem.code)),
     });
     assert_eq!(rows.unwrap(), 5);
     assert_eq!(bad, [(4, Code::InvalidJson)]);
@@ -47,8 +49,9 @@ fn rows_are_found_again_by_their_place() {
         let mut ids = Vec::new();
         let each = |row: TableRow| {
             let cells = row.cells.unwrap();
-            assert_eq!(cells["id"], row.at.row);
-            ids.push(row.at.row);
+            assert_eq!(cells["id"], row.at.row());
+            ids.push(row.at.row());
+            Ok(())
         };
         source.read(runs, each).unwrap();
         ids

@@ -122,10 +122,13 @@ fn tokens_that_are_in_the_input_are_not_added_again() {
         json!({"usage_details": {"input": 100, "input_cached": 20, "output": 5, "total": 105}});
     assert_eq!(
         tokens(&Row::new(row.as_object().unwrap())),
-        (Some(100), Some(5))
+        (Some(100), Some(5), 0)
     );
     let row = json!({"usage_details": "[{\"key\":\"input\",\"value\":3}]"});
-    assert_eq!(tokens(&Row::new(row.as_object().unwrap())), (Some(3), None));
+    assert_eq!(
+        tokens(&Row::new(row.as_object().unwrap())),
+        (Some(3), None, 0)
+    );
 }
 
 #[test]

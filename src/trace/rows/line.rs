@@ -1,21 +1,14 @@
-//! JSON Lines files as traces: one object a line.
+//! One line of a JSON Lines file: an object, whose members are the columns of a row.
 //!
 //! `input`, `output` and `expected` are JSON values: a string is its content, anything else is serialised. A
 //! column declared with `--json-columns` holds JSON text inside its strings.
 
 use std::borrow::Cow;
-use std::fs::File;
-use std::io::{BufRead, BufReader, Seek, SeekFrom};
-use std::path::Path;
 
-use super::TraceError;
-use super::cells::{Row, TextCell, moment_of_text};
-use super::quarantine::Code;
-use super::schema::{ColumnMap, SPANS, TextEncoding, TraceColumns, missing_column};
+use super::super::cells::{Row, TextCell, moment_of_text};
+use super::super::quarantine::Code;
+use super::super::schema::{ColumnMap, SPANS, TextEncoding, TraceColumns};
 use crate::text::{Json, parse_members};
-
-/// A longer line is set aside; it would only fill the memory.
-const LONGEST_LINE: u64 = 128 << 20;
 
 /// Which members of lines are built. The others are checked as JSON, and passed over.
 #[derive(Clone, Copy, Debug)]
@@ -31,78 +24,8 @@ pub(super) struct Line {
     members: Vec<(String, Json)>,
 }
 
-/// Where a line begins.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct LineAt {
-    /// Its number, from 0.
-    pub number: u64,
-    /// Bytes of the file before it.
-    pub byte: u64,
-}
-
-/// Reads lines; `each` gets the line's number (from 0) and the parsed line, or why it is none. It
-/// returns whether to go on. Blank lines are no rows.
-pub(super) fn read_lines(
-    path: &Path,
-    wanted: Wanted<'_>,
-    mut each: impl FnMut(u64, Result<Line, (Code, String)>) -> Result<bool, TraceError>,
-) -> Result<(), TraceError> {
-    read_lines_from(path, LineAt::default(), wanted, |at, line| {
-        each(at.number, line)
-    })
-}
-
-/// The same, from the beginning of a line on.
-pub(super) fn read_lines_from(
-    path: &Path,
-    mut at: LineAt,
-    wanted: Wanted<'_>,
-    mut each: impl FnMut(LineAt, Result<Line, (Code, String)>) -> Result<bool, TraceError>,
-) -> Result<(), TraceError> {
-    let broken = |e: std::io::Error| TraceError::File {
-        file: path.to_owned(),
-        problem: e.to_string(),
-    };
-    let mut file = File::open(path).map_err(broken)?;
-    file.seek(SeekFrom::Start(at.byte)).map_err(broken)?;
-    let mut reader = BufReader::with_capacity(1 << 18, file);
-    let mut bytes = Vec::new();
-    loop {
-        bytes.clear();
-        let count = std::io::Read::take(&mut reader, LONGEST_LINE)
-            .read_until(b'\n', &mut bytes)
-            .map_err(broken)?;
-        if count == 0 {
-            return Ok(());
-        }
-        let mut count = count as u64;
-        if count == LONGEST_LINE && bytes.last() != Some(&b'\n') {
-            count += reader.skip_until(b'\n').map_err(broken)? as u64;
-            let problem = format!("the line is longer than {} MiB", LONGEST_LINE >> 20);
-            if !each(at, Err((Code::TooLong, problem)))? {
-                return Ok(());
-            }
-            at.number += 1;
-            at.byte += count;
-            continue;
-        }
-        let content = bytes.trim_ascii();
-        // Some exporters begin a file with a byte-order mark.
-        let content = match at.number {
-            0 => content
-                .strip_prefix("\u{feff}".as_bytes())
-                .unwrap_or(content),
-            _ => content,
-        };
-        if !content.is_empty() && !each(at, parsed(content, wanted))? {
-            return Ok(());
-        }
-        at.number += 1;
-        at.byte += count;
-    }
-}
-
-fn parsed(line: &[u8], wanted: Wanted<'_>) -> Result<Line, (Code, String)> {
+/// The line as its members, or why it is none.
+pub(super) fn parsed(line: &[u8], wanted: Wanted<'_>) -> Result<Line, (Code, String)> {
     if let Err(e) = std::str::from_utf8(line) {
         return Err((
             Code::InvalidUtf8,
@@ -126,50 +49,6 @@ fn parsed(line: &[u8], wanted: Wanted<'_>) -> Result<Line, (Code, String)> {
         }),
         Ok(_) => Err((Code::InvalidJson, "the line is JSON but no object".into())),
         Err(e) => Err((Code::InvalidJson, e.to_string())),
-    }
-}
-
-/// Refuses a file none of whose first lines has a wanted column.
-pub(super) fn check_columns(
-    path: &Path,
-    partition: &[(String, String)],
-    wanted: &TraceColumns,
-    map: &ColumnMap,
-) -> Result<(), TraceError> {
-    // Any row may leave out what is null in it, so the first ones are looked at together.
-    const LINES: usize = 1000;
-    let mut present: Vec<String> = Vec::new();
-    let mut lines = 0;
-    read_lines(path, Wanted::Names, |_, line| {
-        if let Ok(line) = line {
-            for (key, _) in line.members {
-                if !present.contains(&key) {
-                    present.push(key);
-                }
-            }
-            lines += 1;
-        }
-        Ok(lines < LINES)
-    })?;
-    let needed = [
-        ("trace_id", true),
-        ("started_at", true),
-        ("session_id", wanted.session_required),
-        ("input", wanted.input),
-        ("output", wanted.reads_output()),
-        ("expected", wanted.compared),
-        (SPANS, wanted.spans && wanted.spans_required),
-    ];
-    let missing = needed
-        .iter()
-        .filter(|(_, needed)| *needed && lines > 0)
-        .map(|(canonical, _)| (map.column(canonical), *canonical))
-        .find(|(column, _)| {
-            !present.iter().any(|p| p == column) && !partition.iter().any(|(key, _)| key == column)
-        });
-    match missing {
-        Some((column, canonical)) => Err(missing_column(path, column, canonical, &present)),
-        None => Ok(()),
     }
 }
 
@@ -268,26 +147,6 @@ impl Line {
             },
             signals,
         }
-    }
-}
-
-/// Whether a file holds nothing but white space. One that can't be read is not blank: reading says what is wrong.
-pub(super) fn is_blank(path: &Path) -> bool {
-    use std::io::BufRead;
-    let Ok(file) = std::fs::File::open(path) else {
-        return false;
-    };
-    let mut reader = std::io::BufReader::new(file);
-    loop {
-        let (length, blank) = match reader.fill_buf() {
-            Ok([]) => return true,
-            Ok(bytes) => (bytes.len(), bytes.iter().all(u8::is_ascii_whitespace)),
-            Err(_) => return false,
-        };
-        if !blank {
-            return false;
-        }
-        reader.consume(length);
     }
 }
 

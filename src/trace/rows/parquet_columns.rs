@@ -7,9 +7,10 @@ use arrow::datatypes::{DataType, Schema};
 use parquet::basic::{ConvertedType, LogicalType, Type as PhysicalType};
 use parquet::schema::types::{SchemaDescriptor, Type};
 
-use super::TraceError;
-use super::native;
-use super::schema::{CANONICAL, ColumnMap, SPANS, TextEncoding, TraceColumns, missing_column};
+use super::super::schema::{
+    CANONICAL, ColumnMap, SPANS, TextEncoding, TraceColumns, missing_column,
+};
+use super::super::{TraceError, native};
 
 /// Where each canonical column is in the file's schema.
 #[derive(Default)]
