@@ -136,7 +136,7 @@ impl RequestOfRun {
             return looked;
         };
         let traces = &mut looked.traces;
-        let documents = opened.documents();
+        let documents = opened.documents(&mut looked.unread);
         let read = documents.and_then(|documents| {
             documents.read_facts_of_rows(|_, members| {
                 let user = label(members, "user_id");
@@ -165,7 +165,7 @@ impl RequestOfRun {
             return looked;
         };
         let rows = &mut looked.rows;
-        let documents = opened.documents();
+        let documents = opened.documents(&mut looked.unread);
         let read = documents.and_then(|documents| {
             documents.read_facts_of_rows(|at, members| {
                 let (_, row) = at.parts();
@@ -231,7 +231,7 @@ impl RequestOfRun {
         if paths.is_empty() {
             return None;
         }
-        match self.open(paths) {
+        match self.open(paths, unread) {
             Ok(opened) => Some(opened),
             Err(e) => {
                 unread.insert(self.unread(e));
@@ -240,7 +240,11 @@ impl RequestOfRun {
         }
     }
 
-    fn open(&self, paths: Vec<String>) -> Result<Opened, String> {
+    fn open(
+        &self,
+        paths: Vec<String>,
+        unread: &mut BTreeSet<UnreadFile>,
+    ) -> Result<Opened, String> {
         let failed = |e: SettingsError| e.to_string();
         let given = Given::of_record(&self.record.settings).map_err(failed)?;
         // Not asked for anything: neither judges nor files beside the traces are looked at.
@@ -249,7 +253,9 @@ impl RequestOfRun {
         let mut rules = open::rules(&job).map_err(failed)?;
         rules.text_mode = super::inputs::text_mode(job.text_mode, &found)?;
         let work = tempfile::tempdir().map_err(|e| e.to_string())?;
-        let files = files(&found, &rules, work.path())?;
+        let quarantine = Quarantine::default();
+        let files = files(&found, &rules, work.path(), &quarantine)?;
+        name_unreadable(&quarantine, unread);
         Ok(Opened {
             files,
             map: open::column_map(&job).map_err(failed)?,
@@ -347,7 +353,12 @@ fn put_again(request: &ScoreRequest) -> Result<BTreeSet<String>, RunError> {
 }
 
 /// Files of nightmill's own columns, made in `work` where they are of another format.
-fn files(found: &Found, rules: &Rules, work: &Path) -> Result<Vec<SourceFile>, String> {
+fn files(
+    found: &Found,
+    rules: &Rules,
+    work: &Path,
+    quarantine: &Quarantine,
+) -> Result<Vec<SourceFile>, String> {
     let mut files = found.native.clone();
     if !found.foreign.is_empty() {
         let converted = crate::trace::format::convert(
@@ -357,7 +368,7 @@ fn files(found: &Found, rules: &Rules, work: &Path) -> Result<Vec<SourceFile>, S
             rules.text_mode,
             256 << 20,
             OnBadFile::Skip,
-            &Quarantine::default(),
+            quarantine,
         );
         files.extend(converted.map_err(|e| e.to_string())?.file);
     }
@@ -365,14 +376,17 @@ fn files(found: &Found, rules: &Rules, work: &Path) -> Result<Vec<SourceFile>, S
 }
 
 impl Opened {
-    fn documents(&self) -> Result<DocumentSource, TraceError> {
+    /// Files that can't be read are named: who is in them is not known.
+    fn documents(&self, unread: &mut BTreeSet<UnreadFile>) -> Result<DocumentSource, TraceError> {
         let (files, map) = (self.files.clone(), self.map.clone());
         let room = FactRoom {
             most_ids: MOST_IDS,
             folder: self.work.path(),
         };
-        // What can't be read is told where texts are looked for.
-        DocumentSource::open(files, map, OnBadFile::Skip, room, &Quarantine::default())
+        let quarantine = Quarantine::default();
+        let documents = DocumentSource::open(files, map, OnBadFile::Skip, room, &quarantine);
+        name_unreadable(&quarantine, unread);
+        documents
     }
 
     /// The texts of the traces, as they were embedded.
@@ -401,15 +415,19 @@ impl Opened {
             true
         });
         read.map_err(|e| e.to_string())?;
-        // Rows that are set aside were embedded in no run; files that can't be read may have been.
-        let broken = quarantine.sorted().into_iter();
-        for rows in broken.filter(|rows| rows.code == Code::UnreadableFile) {
-            looked.unread.insert(UnreadFile {
-                file: crate::text::origin_of(&rows.file),
-                problem: rows.reason,
-            });
-        }
+        name_unreadable(&quarantine, &mut looked.unread);
         Ok(())
+    }
+}
+
+/// Names the files that could not be read. Rows that are set aside were embedded in no run.
+fn name_unreadable(quarantine: &Quarantine, unread: &mut BTreeSet<UnreadFile>) {
+    let broken = quarantine.sorted().into_iter();
+    for rows in broken.filter(|rows| rows.code == Code::UnreadableFile) {
+        unread.insert(UnreadFile {
+            file: crate::text::origin_of(&rows.file),
+            problem: rows.reason,
+        });
     }
 }
 

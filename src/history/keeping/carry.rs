@@ -132,7 +132,7 @@ pub(super) fn carry(
     let mut from: BTreeSet<usize> = BTreeSet::new();
     // `carried` has the rows of `traces`, one beside the other.
     let mut names: Vec<&String> = tables.iter().flat_map(BTreeMap::keys).collect();
-    names.sort_by_key(|name| (name.as_str() != "traces", name.as_str()));
+    names.sort_by(|a, b| (a.as_str() != "traces", a).cmp(&(b.as_str() != "traces", b)));
     names.dedup();
     let mut order: Vec<usize> = Vec::new();
     let mut made: BTreeSet<&str> = BTreeSet::new();
