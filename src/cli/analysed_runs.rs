@@ -6,8 +6,11 @@ use serde::Serialize;
 
 use super::runs_flags::Looked;
 use super::{AnyError, listing};
-use crate::history::figures::{ScoreFilter, Target};
-use crate::history::{LeftOut, StoredRun, find_runs, leave_out_retried, read_run};
+use crate::history::figures::{ScoreFilter, ScoreRecord, Target};
+use crate::history::{
+    LeftOut, ScoreQuery, StoredRun, TimeOf, any_goes_on, find_runs, leave_out_retried,
+    read_latest_scores, read_run, read_scores,
+};
 use crate::report::plain;
 
 /// The runs of an analysis.
@@ -61,6 +64,18 @@ impl Looked {
 }
 
 impl AnalysedRuns {
+    /// The scores that figures are made of. Rows that a later night replaced never count. With `once`, each trace and session
+    /// counts once, at its own time.
+    pub fn scores(&self, query: &ScoreQuery<'_>, once: bool) -> Result<Vec<ScoreRecord>, AnyError> {
+        Ok(match once {
+            true => read_latest_scores(&self.runs, query, TimeOf::Traces)?,
+            false if any_goes_on(&self.runs)? => {
+                read_latest_scores(&self.runs, query, TimeOf::Run)?
+            }
+            false => read_scores(&self.runs, query)?,
+        })
+    }
+
     /// Prints one result, as [`listing::print`] does.
     pub fn print<T: Serialize>(
         &self,

@@ -2,7 +2,9 @@
 
 mod aggregate;
 mod analysed_runs;
+mod changes;
 mod completions;
+mod computed_comparison;
 mod conversation_comparison;
 mod conversation_explanation;
 mod conversation_summary;

@@ -15,6 +15,10 @@ pub(super) struct Pooling {
     /// A row for each model (and precision) that made scores; else scores of several models are refused
     #[arg(long)]
     pub per_model: bool,
+    /// Each trace and session once, in its latest state, at the time of its last trace; --from and --to are such times then.
+    /// Else each score counts, at the time of its run (of runs that continue others, each latest score)
+    #[arg(long)]
+    pub once: bool,
 }
 
 /// A row, and the model that its figures are of, where they are by model.

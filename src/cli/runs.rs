@@ -12,8 +12,8 @@ use super::runs_flags::{
     TrendArgs,
 };
 use super::{
-    AnyError, Outcome, conversation_comparison, conversation_summary, delete, forget, list,
-    listing, prune, retry, scores, show, verify,
+    AnyError, Outcome, changes, computed_comparison, conversation_comparison, conversation_summary,
+    delete, forget, list, listing, prune, retry, scores, show, verify,
 };
 use crate::history::figures::{
     DataType, LastBucket, Page, ScoreFilter, ScoreRecord, SummaryRow, Target,
@@ -49,8 +49,14 @@ pub(super) fn run(args: RunsArgs, config: Option<&Path>) -> Result<Outcome, AnyE
         RunsCommand::History(args) => history(&args)?,
         RunsCommand::Comparison(args) => match &args.metric {
             Some(metric) => comparison(&args, metric)?,
-            None => return conversation_comparison::run(&args, config),
+            None => {
+                return match computed_comparison::runs_of(&args) {
+                    Some(runs) => computed_comparison::run(&args, &runs),
+                    None => conversation_comparison::run(&args, config),
+                };
+            }
         },
+        RunsCommand::Changes(args) => return changes::run(&args),
         RunsCommand::Retry(args) => return retry::run(*args),
         RunsCommand::Verify(args) => return verify::run(&args, config),
         RunsCommand::Scores(args) => return scores::run(args),
@@ -122,11 +128,16 @@ fn summary(args: &SummaryArgs) -> Result<(), AnyError> {
         let filter = looked.filter(target);
         let metrics: Vec<String> = match &args.metric {
             Some(metric) => vec![metric.clone()],
+            // Dates may be those of traces, which runs of any date hold.
+            None if args.pooling.once => stored_metrics(runs, &ScoreFilter::all(target))?
+                .into_iter()
+                .collect(),
             None => stored_metrics(runs, &filter)?.into_iter().collect(),
         };
         // One metric after the other: only the scores of one are in memory.
         for metric in &metrics {
-            let records = read_scores(runs, &looked.query(target, Some(metric)))?;
+            let query = looked.query(target, Some(metric));
+            let records = analysed.scores(&query, args.pooling.once)?;
             for (model, records) in args.pooling.pools(metric, records)? {
                 let rows = figures::summary(&records, &filter).into_iter();
                 lines.extend(rows.map(|row| SummaryLine {
@@ -185,7 +196,7 @@ fn scores_of(
     let target = target.unwrap_or_else(|| target_of(metric));
     let analysed = looked.runs()?;
     check_metric(&analysed.runs, metric)?;
-    let records = read_scores(&analysed.runs, &looked.query(target, Some(metric)))?;
+    let records = analysed.scores(&looked.query(target, Some(metric)), pooling.once)?;
     // In a span of time there may be nothing; without one, the question is wrong.
     if records.is_empty() && looked.from.is_none() && looked.to.is_none() {
         return Err(nothing_of(&analysed.runs, &looked.filter(target), metric)?);
@@ -360,7 +371,7 @@ fn comparison(args: &ComparisonArgs, metric: &str) -> Result<(), AnyError> {
         ..looked.query(Target::Session, Some(metric))
     };
     let analysed = looked.runs()?;
-    let records = read_scores(&analysed.runs, &query)?;
+    let records = analysed.scores(&query, false)?;
     if records.is_empty() {
         return Err(nothing_of(&analysed.runs, &query.filter, metric)?);
     }

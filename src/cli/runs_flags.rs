@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
 
+use super::changes::ChangesArgs;
 use super::delete::DeleteArgs;
 use super::forget::ForgetArgs;
 use super::list::ListArgs;
@@ -48,8 +49,10 @@ pub(super) enum RunsCommand {
     Distribution(DistributionArgs),
     /// The scores of one session, oldest first; or the latest score of each metric of one trace
     History(HistoryArgs),
-    /// The latest score of each session, worst first; or, without --metric, the conversations of a baseline and a candidate
+    /// The latest score of each session, worst first; or, without --metric, a baseline and a candidate side by side
     Comparison(Box<ComparisonArgs>),
+    /// What changed since last night: sessions that went bad or recovered, and whether scores and volume drifted
+    Changes(ChangesArgs),
     /// A new run that asks judges again where they failed, and takes the rest as it is
     Retry(Box<RetryArgs>),
     /// Whether the files of runs are what was written; exit code 1 if one is missing, changed, or one too many
@@ -166,8 +169,8 @@ pub(super) struct HistoryTarget {
 pub(super) struct ComparisonArgs {
     #[command(flatten)]
     pub looked: Looked,
-    /// The metric; one of sessions. Without it, two runs are named, and their judged conversations compared: first the
-    /// baseline, then the candidate
+    /// The metric; one of sessions. Without it, two runs are named, first the baseline, then the candidate, and their judged
+    /// conversations compared, or else their scores
     #[arg(long, value_name = "METRIC", value_parser = metric)]
     pub metric: Option<String>,
     /// Which end comes first: ascending is the worst

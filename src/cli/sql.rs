@@ -19,7 +19,9 @@ use super::{AnyError, Outcome, idle_flags, listing, outcome};
 use crate::engine::{
     CheckFile, EngineOptions, FilesAsTables, MakeTable, documented, engine_session,
 };
-use crate::history::{check_if_of_run, read_run};
+use crate::history::{
+    StoredRun, VIEWS, Views, check_if_of_run, find_runs, find_runs_below, read_run,
+};
 use crate::job::{Job, Setting, SettingsError};
 use crate::output::{PartialFile, RunError};
 use crate::run::open;
@@ -31,7 +33,7 @@ use crate::trace::format::CHOICES;
 #[derive(Args, Debug)]
 pub(super) struct SqlArgs {
     /// A SELECT; files, folders and globs in quotes are tables: FROM 'traces/*.parquet', also in other formats. `-` reads it from standard input;
-    /// SHOW TABLES lists the tables of --run
+    /// SHOW TABLES lists the tables of --run or --runs
     #[arg(required_unless_present = "functions", value_name = "SQL")]
     query: Option<String>,
     /// How rows are written; json is one object a line [default: as the name of --out ends, else table]
@@ -50,6 +52,9 @@ pub(super) struct SqlArgs {
     /// A run whose tables go by their names: FROM scores
     #[arg(long, value_name = "DIR")]
     run: Option<PathBuf>,
+    /// A folder of runs: its history as tables: FROM sessions_latest. Give it again for more
+    #[arg(long, value_name = "DIR", conflicts_with = "run")]
+    runs: Vec<PathBuf>,
     /// Read every file of a run whole first, and refuse one that is not as the run wrote it
     #[arg(long)]
     verify: bool,
@@ -105,8 +110,12 @@ pub(super) fn run(args: SqlArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
     };
     let query = query.trim().trim_end_matches(';').trim_end();
     if query.eq_ignore_ascii_case("show tables") {
-        return show_tables(args.run.as_deref());
+        return show_tables(args.run.as_deref(), &args.runs);
     }
+    let views = match args.runs.as_slice() {
+        [] => None,
+        folders => Some(Views::of(stored(folders)?, args.verify)?),
+    };
     let writer = Writer::of(args.format.as_deref(), args.out.as_deref())?;
     let given = args.settings.given;
     idle_flags::of_query(query, &given, args.out.as_deref())?;
@@ -164,6 +173,13 @@ pub(super) fn run(args: SqlArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
                     .map_err(RunError::from)?;
             }
         }
+        if let Some(views) = &views {
+            let needs = |view: &str| names(query, view);
+            views
+                .register(&context, needs)
+                .await
+                .map_err(RunError::from)?;
+        }
         let frame = context
             .sql_with_options(query, options)
             .await
@@ -196,10 +212,32 @@ fn tables_of(run: &Path) -> Result<Vec<String>, AnyError> {
     Ok(names)
 }
 
-fn show_tables(run: Option<&Path>) -> Result<Outcome, AnyError> {
+/// The runs of folders: those in them, or below folders that hold none themselves.
+fn stored(folders: &[PathBuf]) -> Result<Vec<StoredRun>, AnyError> {
+    let found = find_runs(folders).or_else(|_| find_runs_below(folders))?;
+    let runs: Result<Vec<StoredRun>, _> = found.iter().map(|run| read_run(run)).collect();
+    Ok(runs?)
+}
+
+/// Whether a query has this word. One inside a string counts too, which costs the opening of files and nothing else.
+fn names(query: &str, word: &str) -> bool {
+    let of_name = |c: char| c.is_alphanumeric() || c == '_';
+    let mut words = query.split(|c| !of_name(c));
+    words.any(|found| found.eq_ignore_ascii_case(word))
+}
+
+fn show_tables(run: Option<&Path>, runs: &[PathBuf]) -> Result<Outcome, AnyError> {
+    if !runs.is_empty() {
+        stored(runs)?;
+        let rows = VIEWS.map(|(view, what)| [view.to_owned(), what.to_owned()]);
+        outcome::print(&listing::table(["table", "what it holds"], rows.into()))?;
+        return Ok(Outcome::Done);
+    }
     let Some(run) = run else {
         return Err(
-            "SHOW TABLES lists the tables of a run: name one with --run; without it, files and folders in quotes are tables".into(),
+            "SHOW TABLES lists the tables of a run or of many: name one with --run, or a folder with --runs; without them, files and \
+             folders in quotes are tables"
+                .into(),
         );
     };
     let rows = tables_of(run)?.into_iter().map(|table| {

@@ -98,13 +98,19 @@ pub fn leave_out_retried(
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod samples {
+    //! Runs for the tests of this room.
+
     use super::*;
     use crate::history::RunStatus;
-    use crate::history::figures::Target;
     use crate::history::run_record::RunRecord;
 
-    fn run(name: &str, hour: i64, identity: Option<&str>, of: Option<&StoredRun>) -> StoredRun {
+    pub(crate) fn run(
+        name: &str,
+        hour: i64,
+        identity: Option<&str>,
+        of: Option<&StoredRun>,
+    ) -> StoredRun {
         StoredRun {
             name: name.into(),
             title: None,
@@ -124,9 +130,16 @@ mod tests {
         }
     }
 
-    fn at(hour: i64) -> DateTime<Utc> {
+    pub(crate) fn at(hour: i64) -> DateTime<Utc> {
         DateTime::from_timestamp(hour * 3600, 0).unwrap()
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::samples::{at, run};
+    use super::*;
+    use crate::history::figures::Target;
 
     fn all() -> ScoreFilter {
         ScoreFilter::all(Target::Trace)

@@ -54,6 +54,12 @@ pub enum HistoryError {
         /// What is wrong with it.
         problem: String,
     },
+    /// A query over the tables of runs that failed.
+    #[error("the tables of these runs can't be read: {0}")]
+    Query(String),
+    /// Runs that can't be looked at as was asked.
+    #[error("{0}")]
+    Refused(String),
 }
 
 impl HistoryError {
@@ -387,7 +393,9 @@ pub fn read_scores(
     let mut records = Vec::new();
     for run in in_time(runs, &query.filter) {
         for_each_batch(&run.path, SCORES, &columns, |batch| {
-            push_records(run, query, batch, &mut records)
+            push_records(query, batch, &mut records, |_| {
+                (run.name.clone(), run.created_at)
+            })
         })?;
     }
     Ok(records)
@@ -439,11 +447,15 @@ fn of_target(query: &ScoreQuery<'_>, ids: &Option<StringArray>, row: usize) -> b
     }
 }
 
-fn push_records(
-    run: &StoredRun,
+/// Adds the rows of a batch that a query asks for. `of_row` says which run a row is of, and which time it has.
+///
+/// # Errors
+/// If a column is missing, or holds what it should not.
+pub(crate) fn push_records(
     query: &ScoreQuery<'_>,
     batch: &RecordBatch,
     records: &mut Vec<ScoreRecord>,
+    of_row: impl Fn(usize) -> (String, DateTime<Utc>),
 ) -> Result<(), String> {
     let (targets, metrics) = (text(batch, "target_type")?, text(batch, "metric")?);
     let (statuses, types) = (text(batch, "status")?, text(batch, "data_type")?);
@@ -469,6 +481,7 @@ fn push_records(
             continue;
         }
         let id = ids.as_ref().and_then(|ids| cell(ids, row));
+        let (run, created_at) = of_row(row);
         records.push(ScoreRecord {
             target: query.filter.target,
             project_id: projects
@@ -478,7 +491,7 @@ fn push_records(
             // A trace that is asked for has one name, however its runs spell it.
             target_id: query.target_id.or(id).unwrap_or_default().to_owned(),
             metric: metric.to_owned(),
-            run: run.name.clone(),
+            run,
             status: match cell(&statuses, row) {
                 Some("SUCCESS") => ScoreStatus::Success,
                 Some("FAILED") => ScoreStatus::Failed,
@@ -498,7 +511,7 @@ fn push_records(
                 .and_then(|values| cell(values, row))
                 .map(str::to_owned),
             model: labels.row(row),
-            created_at: run.created_at,
+            created_at,
         });
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! Reports for people: HTML for the browser, text for the terminal.
 
+mod changes;
 mod judging;
 mod paint;
 mod terminal;
@@ -11,6 +12,7 @@ use serde_json::json;
 use crate::metric::{Rules, round4};
 use crate::summary::{PageFacts, ShownSession, Summary};
 
+pub use changes::{CHART_STYLE, changes_page, changes_section};
 pub use paint::Paint;
 pub use terminal::{judges, text};
 pub use words::{brief, counted, plain};

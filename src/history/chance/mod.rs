@@ -1,0 +1,7 @@
+//! What is more than chance: sums over the scores of sessions, and intervals of their means.
+
+mod student;
+mod sums;
+
+pub(crate) use student::quantile;
+pub(crate) use sums::{Difference, LEAST_NIGHTS, STEPS, Sums, difference, mean_interval};
