@@ -152,12 +152,12 @@ pub fn compare_computed(
 /// A metric and what it is about.
 type Key = (Target, String);
 
+/// All scores of a metric, of the baseline and of the candidate.
+type Sides = BTreeMap<Key, [Sums; 2]>;
+
 /// All scores of both runs by metric, and the metrics of one alone.
-fn sides(
-    asked: &Asked,
-    runs: [&StoredRun; 2],
-) -> Result<(BTreeMap<Key, [Sums; 2]>, Vec<String>), HistoryError> {
-    let mut all: BTreeMap<Key, [Sums; 2]> = BTreeMap::new();
+fn sides(asked: &Asked, runs: [&StoredRun; 2]) -> Result<(Sides, Vec<String>), HistoryError> {
+    let mut all = Sides::new();
     let sums = asked.rows(
         "SELECT run_no, target_type, metric, n, s, count(*) AS sessions FROM \
          (SELECT run_no, target_type, metric, _unit, count(*) AS n, sum(steps) AS s FROM _numbers \
@@ -203,11 +203,7 @@ fn sides(
 }
 
 /// Refuses scores of several models: their numbers have several scales.
-fn refuse_models(
-    asked: &Asked,
-    sides: &BTreeMap<Key, [Sums; 2]>,
-    runs: [&StoredRun; 2],
-) -> Result<(), HistoryError> {
+fn refuse_models(asked: &Asked, sides: &Sides, runs: [&StoredRun; 2]) -> Result<(), HistoryError> {
     let rows = asked.rows(
         "SELECT DISTINCT run_no, metric, CAST(model AS VARCHAR) AS model, CAST(precision AS VARCHAR) AS precision, \
          CAST(text_mode AS VARCHAR) AS text_mode FROM _numbers WHERE model IS NOT NULL",
@@ -254,10 +250,7 @@ fn refuse_models(
 }
 
 /// The metrics of both, over what both have.
-fn pairs(
-    asked: &Asked,
-    sides: &BTreeMap<Key, [Sums; 2]>,
-) -> Result<Vec<ComparedMetric>, HistoryError> {
+fn pairs(asked: &Asked, sides: &Sides) -> Result<Vec<ComparedMetric>, HistoryError> {
     let mut differences: BTreeMap<Key, Sums> = BTreeMap::new();
     // A difference is from -1 to 1; one more makes a number of each.
     let sums = asked.rows(&format!(

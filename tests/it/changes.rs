@@ -97,6 +97,16 @@ fn a_night_is_held_against_the_nights_before_it() {
             r#""b" "recovered" 0.25 0.75 null"#
         ]
     );
+    // The page has them too, those without a count of nights among them.
+    let shown = third.display().to_string();
+    let page = ended(0, &["runs", "changes", &shown, "--format", "html"]).stdout;
+    for words in [
+        "<td>newly bad</td>",
+        "<td>still bad, 2 nights</td>",
+        "<td>recovered</td>",
+    ] {
+        assert!(page.contains(words), "{words}");
+    }
     // Of traces those that no night before had: a3, b3 and c2; the lone one is told again.
     let coherence = of(&told["metrics"], "coherence");
     assert_eq!(coherence["now"]["count"], 3);

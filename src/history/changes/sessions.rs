@@ -59,8 +59,7 @@ pub struct SessionChange {
     pub run_before: Option<String>,
     /// The run of the score now.
     pub run: String,
-    /// For how many nights it has been bad, of those that were looked at.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// For how many nights it has been bad, of those that were looked at; null unless it stays bad.
     pub bad_nights: Option<u64>,
 }
 
