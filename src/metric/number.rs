@@ -82,9 +82,9 @@ pub(super) fn push_shortest(out: &mut String, x: f64) -> bool {
 
 fn push_shortest_steps(out: &mut String, steps: u64) {
     let decimals = match steps {
-        _ if steps % 1000 == 0 => 1,
-        _ if steps % 100 == 0 => 2,
-        _ if steps % 10 == 0 => 3,
+        _ if steps.is_multiple_of(1000) => 1,
+        _ if steps.is_multiple_of(100) => 2,
+        _ if steps.is_multiple_of(10) => 3,
         _ => 4,
     };
     push_steps(out, steps, decimals);

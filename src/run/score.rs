@@ -293,8 +293,7 @@ fn make(
         Arc::clone(&source),
         &given,
         given_ids.clone(),
-        store,
-        computed,
+        (store, computed),
         night.as_ref(),
     ))?;
     if let Some(night) = &night {

@@ -358,8 +358,7 @@ impl Passes<'_> {
         source: Arc<TraceSource>,
         given: &GivenSignals,
         given_ids: HashSet<String>,
-        mut judgements: Option<Judgements>,
-        computed: Option<KeptRows>,
+        (mut judgements, computed): (Option<Judgements>, Option<KeptRows>),
         night: Option<&Night>,
     ) -> Result<(TraceCounts, SessionCounts), RunError> {
         let rules = &self.request.rules;

@@ -336,7 +336,7 @@ mod tests {
             json!({"trace_id": "A1", "q": "hi", "label": "secret", "spans": "[{\"kind\":\"tool\"}]", "started_at": "2026-01-01T00:00:00Z"}),
             json!({"no": "id"}),
             json!({"trace_id": 7, "q": {"a": 1}, "metadata": {"k": 1}, "started_at": "2026-01-01T00:00:00Z"}),
-            json!({"trace_id": "a1", "user_id": "u", "started_at": "2026-01-01T00:00:01Z"}),
+            json!({"trace_id": "A1", "user_id": "u", "started_at": "2026-01-01T00:00:01Z"}),
         ];
         let text: Vec<String> = lines.iter().map(Value::to_string).collect();
         std::fs::write(&path, text.join("\n")).unwrap();
@@ -374,7 +374,7 @@ mod tests {
             })
             .unwrap();
         facts.sort_by_key(|(_, _, rows)| rows[0]);
-        let merged = ("a1".to_owned(), Some(json!("u")), vec![0, 3]);
+        let merged = ("A1".to_owned(), Some(json!("u")), vec![0, 3]);
         assert_eq!(facts, [merged, ("7".to_owned(), None, vec![2])]);
         let mut again = Vec::new();
         source

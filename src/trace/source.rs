@@ -147,12 +147,12 @@ impl TraceSource {
         at.is_some_and(|at| self.files.iter().any(|file| file.may_have_signal(at)))
     }
 
-    /// Whether any file says that cells of its texts are documents.
+    /// Whether any file says that cells of its texts are documents, or its first ones are.
     pub fn has_documents(&self) -> bool {
         let (columns, map) = (&self.options.columns, &self.options.map);
         let declared = (columns.input && map.is_json("input"))
             || (columns.reads_output() && map.is_json("output"));
-        declared || self.files.iter().any(RowFile::has_documents)
+        declared || self.files.iter().any(RowFile::has_documents) || self.begins_with_documents()
     }
 
     /// Rows in all Parquet files as their metadata says; `None` if a JSON Lines file is among them.

@@ -28,8 +28,7 @@ impl Seen {
                 // Only objects and lists: a text in quotes, or a number, is text.
                 matches!(bytes[0], b'{' | b'[') && crate::text::parse(bytes).is_ok()
             }
-            // Cells of JSON Lines and columns of structs are values, not texts.
-            TextCell::Value(value) => matches!(value, Json::Object(_) | Json::Array(_)),
+            // Cells of JSON Lines that are objects, and structs of Parquet, say themselves what they are.
             _ => return,
         };
         if self.cells >= CELLS {
@@ -44,6 +43,21 @@ impl Seen {
 }
 
 impl TraceSource {
+    /// Whether any of the first texts is a value that says itself that it is a document: of JSON Lines.
+    pub(super) fn begins_with_documents(&self) -> bool {
+        let looks = [self.options.columns.input, self.options.columns.output];
+        let (mut rows, mut found) = (0, false);
+        self.peek(|_, _, row: &Row<'_>| {
+            let cells = [&row.input, &row.output].into_iter().zip(looks);
+            let mut cells = cells.filter_map(|(cell, looks)| looks.then_some(cell));
+            found =
+                cells.any(|cell| matches!(cell, TextCell::Value(Json::Object(_) | Json::Array(_))));
+            rows += 1;
+            rows < CELLS && !found
+        });
+        found
+    }
+
     /// Looks at the first cells of `input` and `output`, where nothing was said of what they are: at most 64 of each that
     /// are not blank, in the order of files. An `output` that is only compared may be a document: it is compared as it is.
     ///

@@ -239,7 +239,7 @@ fn missing_traces_unreadable_rows_and_empty_texts_are_drift() {
     changes(0, &runs[7], &["--fail-on-drift"]);
 
     // 40 of 440 rows can't be read, and each fourth trace has an empty text.
-    let empty = |at: u64| if at % 4 == 0 { f64::NAN } else { 0.7 };
+    let empty = |at: u64| if at.is_multiple_of(4) { f64::NAN } else { 0.7 };
     let bad = HandMade {
         night: 9,
         continues: Some("night-08".into()),

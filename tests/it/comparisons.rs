@@ -146,7 +146,8 @@ fn tables(run: &Path) -> Vec<(String, Vec<u8>)> {
     let files = walkdir::WalkDir::new(run).sort_by_file_name().into_iter();
     let files = files.map(|entry| entry.unwrap().into_path());
     let tables = files.filter(|path| path.extension().is_some_and(|e| e == "parquet"));
-    let tables = tables.filter(|path| !path.starts_with(run.join("quarantine")));
+    let apart = ["quarantine", "carried"].map(|name| run.join(name));
+    let tables = tables.filter(|path| !apart.iter().any(|folder| path.starts_with(folder)));
     let name = |path: &Path| path.strip_prefix(run).unwrap().display().to_string();
     tables
         .map(|path| (name(&path), std::fs::read(&path).unwrap()))

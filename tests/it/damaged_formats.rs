@@ -255,10 +255,10 @@ fn pipes_are_read_in_every_container() {
     let csv = "id,trace_id,type,start_time,parent_observation_id,input,output\n\
                o1,t1,GENERATION,2026-01-01 00:00:01,,ask 1,say 1\n";
     for (name, bytes) in [
-        ("lines", lines(&[one.clone()]).into_bytes()),
+        ("lines", lines(std::slice::from_ref(&one)).into_bytes()),
         (
             "mark",
-            format!("\u{feff}{}", lines(&[one.clone()])).into_bytes(),
+            format!("\u{feff}{}", lines(std::slice::from_ref(&one))).into_bytes(),
         ),
         ("pretty", format!("\u{feff}{pretty}").into_bytes()),
         ("csv", csv.as_bytes().to_vec()),

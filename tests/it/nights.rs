@@ -182,7 +182,7 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let mut files = Vec::new();
         let mut runs: Vec<PathBuf> = Vec::new();
-        for night in 0..4 {
+        for (night, as_lines) in lines.iter().enumerate() {
             let of: Vec<Trace> = all
                 .iter()
                 .zip(nights.iter().cycle())
@@ -193,7 +193,7 @@ proptest! {
                 continue;
             }
             let rows: Vec<TraceRow<'_>> = of.iter().map(Trace::row).collect();
-            let file = match lines[night] {
+            let file = match *as_lines {
                 false => {
                     let file = folder.path().join(format!("night-{night}.parquet"));
                     write_parquet(&file, &[traces(&rows)], 3);

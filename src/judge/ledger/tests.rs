@@ -81,6 +81,7 @@ fn a_forgotten_answer_leaves_nothing_in_the_file() {
     };
     let said = |text: &str| Reply {
         text: text.into(),
+        usage: None,
         ..reply()
     };
     let hashes = ["a", "b"].map(|name| call(name).hash("here"));

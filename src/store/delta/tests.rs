@@ -429,7 +429,8 @@ fn what_is_not_understood_is_refused_by_name() {
 
 #[test]
 fn damaged_tables_are_refused() {
-    let damage: [(&str, fn(&Written)); 7] = [
+    type Damage = fn(&Written);
+    let damage: [(&str, Damage); 7] = [
         (
             "no commit",
             (|table| {

@@ -159,10 +159,10 @@ impl Mapping {
         };
         let list = self
             .list
-            .iter()
+            .as_ref()
             .map(|list| format!("those of the list `{list}`; {documents}"));
         let each = || format!("lines, rows or files; {documents}");
-        lines.push(("documents".into(), list.last().unwrap_or_else(each)));
+        lines.push(("documents".into(), list.unwrap_or_else(each)));
         if let Some(tools) = &self.tools {
             let members = [
                 ("name", Some(&tools.name)),
