@@ -161,7 +161,7 @@ pub fn found(
             Ok(First::Unreadable) => (None, [].as_slice()),
             Err(_) if matches!(choice, Choice::Foreign(_)) => (None, [].as_slice()),
             // Readers of nightmill's own columns say what is wrong with Parquet files.
-            Err(problem) if held == Container::Parquet => {
+            Err(problem) if held == Container::Parquet || file.format == SourceFormat::Parquet => {
                 broken.push((file, problem.clone()));
                 continue;
             }
@@ -307,7 +307,9 @@ fn unpackable(problem: &std::io::Error) -> String {
 }
 
 fn unreadable(problem: &str) -> String {
-    format!("{problem}; write it again, or leave it out with --on-bad-file skip")
+    format!(
+        "{problem}; write it again, say with --format what it is, or leave it out with --on-bad-file skip"
+    )
 }
 
 /// What is wrong with a file that is taken for nightmill's own columns and can't be read.
