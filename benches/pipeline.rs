@@ -275,6 +275,8 @@ fn main() {
         );
     });
     let request = ScoreRequest {
+        continues: None,
+        offline: true,
         name: None,
         monitor_id: None,
         metric_names: rules().metrics,
