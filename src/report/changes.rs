@@ -7,7 +7,7 @@ use crate::history::Changes;
 
 const SECTION: &str = include_str!("changes.html.j2");
 const PAGE: &str = include_str!("changes_page.html.j2");
-/// The look of the section, as CSS beside [`STYLE`].
+/// The look of the section, as CSS beside that of the report.
 pub const CHART_STYLE: &str = include_str!("changes.css");
 
 /// The section "What changed" of a page. Everything that comes from data is escaped.
