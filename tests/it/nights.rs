@@ -459,6 +459,83 @@ fn what_can_t_go_on_is_refused() {
 }
 
 #[test]
+fn a_row_that_names_half_of_its_session_touches_the_one_it_ends_up_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = |id: &str, project: Option<&str>, session: Option<&str>, second: u8| {
+        let row = serde_json::json!({"trace_id": id, "project_id": project, "session_id": session,
+            "started_at": format!("2026-01-01T00:00:{second:02}Z"), "input": "where is it", "output": "it is late"});
+        format!("{row}\n")
+    };
+    let (p, q) = (Some("p"), Some("q"));
+    let first = [
+        line("t1", p, Some("a"), 1),
+        line("t2", p, Some("b"), 2),
+        line("t3", q, Some("a"), 3),
+        line("t4", p, Some("a"), 4),
+    ]
+    .concat();
+    let again = [
+        [line("t1", None, Some("b"), 5)].concat(),
+        [line("t1", q, None, 5)].concat(),
+        // Of rows that are all new, too.
+        [line("n", q, Some("x"), 5), line("n", None, Some("a"), 6)].concat(),
+    ];
+    for (at, second) in again.iter().enumerate() {
+        let at = |name: &str| folder.path().join(at.to_string()).join(name);
+        std::fs::create_dir_all(at("runs")).unwrap();
+        let files = [at("first.jsonl"), at("second.jsonl")];
+        std::fs::write(&files[0], &first).unwrap();
+        std::fs::write(&files[1], second).unwrap();
+        scored(&files[..1], &at("runs/n1"), None, &[]);
+        scored(&files[1..], &at("runs/n2"), Some(&at("runs")), &[]);
+        scored(&files, &at("whole"), None, &[]);
+        assert_same_state(&[at("runs/n1"), at("runs/n2")], &at("whole"));
+    }
+}
+
+#[test]
+fn a_renamed_run_is_still_the_one_that_was_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = three_nights(folder.path());
+    let out = |name: &str| folder.path().join("runs").join(name);
+    scored(&files[..1], &out("n0"), None, &[]);
+    scored(&files[1..2], &out("n1"), Some(&out("n0")), &[]);
+    std::fs::rename(out("n0"), out("first")).unwrap();
+    let query = "SELECT session_id, traces FROM sessions_latest ORDER BY session_id";
+    let runs = folder.path().join("runs").display().to_string();
+    let ran = nightmill(["sql", "--runs", &runs, query, "--format", "csv"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(
+        ran.stdout.trim(),
+        "session_id,traces\nlong,2\nnew,1\nshort,1",
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn spans_of_an_earlier_trace_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = |id: &str, parent: Option<&str>, trace: &str| {
+        let row = serde_json::json!({"id": id, "traceId": trace, "parentObservationId": parent, "type": "GENERATION",
+            "name": "chat", "startTime": "2025-01-01T00:00:00.000Z", "endTime": "2025-01-01T00:00:01.000Z",
+            "input": "where is it", "output": "it is late", "sessionId": "s", "level": "DEFAULT"});
+        format!("{row}\n")
+    };
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("1.jsonl"), line("o1", None, "t1")).unwrap();
+    std::fs::write(at("2.jsonl"), line("o2", Some("o1"), "t1")).unwrap();
+    std::fs::write(at("3.jsonl"), line("o3", None, "t3")).unwrap();
+    scored(&[at("1.jsonl")], &at("runs/n1"), None, &[]);
+    let ran = score(&[at("2.jsonl")], &at("runs/n2"), Some(&at("runs")), &[]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(
+        ran.stderr.contains("hold spans of the trace `t1`"),
+        "{ran:?}"
+    );
+    scored(&[at("3.jsonl")], &at("runs/n2"), Some(&at("runs")), &[]);
+}
+
+#[test]
 fn seven_nights_of_real_sessions_are_one_warehouse() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../shared/data/sessions/tau_airline_gpt4o.parquet");

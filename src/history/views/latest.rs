@@ -57,8 +57,15 @@ impl Statements {
                      JOIN _ancestors a ON a.later = r.run_no AND a.name = r.run"
                 ),
             );
-            let dead = "SELECT DISTINCT earlier AS run_no, _unit FROM _taken";
-            view("_dead", dead.to_owned());
+            // By the chain and not by names: directories are renamed, and two may have one name. What a later run took over
+            // counts in no run before it.
+            view(
+                "_dead",
+                format!(
+                    "SELECT DISTINCT a.earlier AS run_no, {unit} AS _unit FROM _replaced r \
+                     JOIN _ancestors a ON a.later = r.run_no"
+                ),
+            );
         }
         let units = [
             ("traces", unit("session_id", "trace_id")),

@@ -38,12 +38,14 @@ pub(super) struct Found {
     pub sessions: HashMap<SessionKey, EarlierSession>,
     /// Traces without session, by the ids that tables show, and the run that has each.
     pub alone: Vec<(String, String)>,
+    /// A trace of earlier nights that new rows are of, if there is one.
+    pub again: Option<String>,
     /// All traces of both, in the order of the chain and of its tables.
     pub traces: Vec<EarlierTrace>,
 }
 
 /// Sessions, and traces without one, that later runs took over from a run.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct TakenOver {
     sessions: HashSet<[u8; 16]>,
     traces: HashSet<String>,
@@ -55,22 +57,24 @@ struct TakenOver {
 /// [`RunError`] for a run that can't be read, or that left nothing to go on with.
 pub(super) fn find(chain: &[ChainRun], mut new: NewKeys) -> Result<Found, RunError> {
     let taken = taken_over(chain)?;
-    let nothing = TakenOver::default();
-    // A new row of an old trace touches the session that the trace is in so far.
-    for run in chain {
-        let taken = taken.get(&run.name).unwrap_or(&nothing);
+    let mut found = Found::default();
+    // A new row of an old trace touches the session that the trace is in so far, and the one that it ends up in.
+    for (run, taken) in chain.iter().zip(&taken) {
         each_row(run, taken, |ids, row, _, _| {
-            if let Some(session) = ids.session(row)
-                && new.has_trace(&canonical(ids, row))
-            {
+            let trace_id = canonical(ids, row);
+            if !new.has_trace(&trace_id) {
+                return;
+            }
+            if let Some(session) = ids.session(row) {
                 new.add_session(session);
             }
+            new.add_moved(&trace_id, ids.session_of(row), ids.project_of(row));
+            found.again.get_or_insert(trace_id);
         })?;
     }
-    let mut found = Found::default();
     let mut keys: HashMap<SessionKey, usize> = HashMap::new();
     for (at, run) in chain.iter().enumerate() {
-        let taken = taken.get(&run.name).unwrap_or(&nothing);
+        let Some(taken) = taken.get(at) else { break };
         each_row(run, taken, |ids, row, number, batch| {
             let trace_id = canonical(ids, row);
             match ids.session(row) {
@@ -155,25 +159,27 @@ fn each_row(
     Ok(())
 }
 
-/// What later runs took over, by the name of the run that had it.
-fn taken_over(chain: &[ChainRun]) -> Result<HashMap<String, TakenOver>, HistoryError> {
-    let columns = ["session_id", "project_id", "trace_id", "run"];
-    let mut taken: HashMap<String, TakenOver> = HashMap::new();
-    for run in chain.iter().filter(|run| run.path.join(REPLACED).is_dir()) {
+/// What later runs took over of each run of the chain. Runs are told by their places: their directories may be renamed.
+fn taken_over(chain: &[ChainRun]) -> Result<Vec<TakenOver>, HistoryError> {
+    let columns = ["session_id", "project_id", "trace_id"];
+    let mut later = TakenOver::default();
+    let mut taken = Vec::with_capacity(chain.len());
+    for run in chain.iter().rev() {
+        taken.push(later.clone());
+        if !run.path.join(REPLACED).is_dir() {
+            continue;
+        }
         for_each_batch(&run.path, REPLACED, &columns, |batch| {
-            let [sessions, projects, traces, runs] = columns.map(|name| text(batch, name));
-            let (sessions, projects, traces, runs) = (sessions?, projects?, traces?, runs?);
+            let [sessions, projects, traces] = columns.map(|name| text(batch, name));
+            let (sessions, projects, traces) = (sessions?, projects?, traces?);
             for row in 0..batch.num_rows() {
-                let of = taken
-                    .entry(cell(&runs, row).unwrap_or_default().to_owned())
-                    .or_default();
                 match (cell(&sessions, row), cell(&traces, row)) {
                     (Some(session), _) => {
-                        of.sessions
-                            .insert(session_key(session, cell(&projects, row)));
+                        let key = session_key(session, cell(&projects, row));
+                        later.sessions.insert(key);
                     }
                     (None, Some(trace)) => {
-                        of.traces.insert(trace.to_owned());
+                        later.traces.insert(trace.to_owned());
                     }
                     (None, None) => {}
                 }
@@ -181,6 +187,7 @@ fn taken_over(chain: &[ChainRun]) -> Result<HashMap<String, TakenOver>, HistoryE
             Ok(())
         })?;
     }
+    taken.reverse();
     Ok(taken)
 }
 

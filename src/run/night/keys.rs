@@ -1,6 +1,6 @@
 //! The sessions and traces that new files speak of.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, RecordBatch, StringArray};
@@ -16,7 +16,40 @@ type Key = [u8; 16];
 #[derive(Debug, Default)]
 pub(super) struct NewKeys {
     sessions: HashSet<Key>,
-    traces: HashSet<Key>,
+    /// What new rows of each trace say of its session and its project.
+    traces: HashMap<Key, Places>,
+}
+
+/// Sessions and projects that rows of one trace name: the last of each that is not null decides, so that any of the one may
+/// meet any of the other.
+#[derive(Debug, Default)]
+struct Places {
+    sessions: Vec<String>,
+    projects: Vec<String>,
+}
+
+impl Places {
+    fn see(&mut self, session: Option<&str>, project: Option<&str>) {
+        for (known, name) in [(&mut self.sessions, session), (&mut self.projects, project)] {
+            if let Some(name) = name
+                && !known.iter().any(|other| other == name)
+            {
+                known.push(name.to_owned());
+            }
+        }
+    }
+
+    /// All sessions that the trace may end up in.
+    fn ends(&self) -> impl Iterator<Item = Key> + '_ {
+        // Without any project it is one of none.
+        let none = self.projects.is_empty().then_some(None);
+        let projects = self.projects.iter().map(|project| Some(project.as_str()));
+        let projects: Vec<Option<&str>> = projects.chain(none).collect();
+        self.sessions.iter().flat_map(move |session| {
+            let ends = projects.clone().into_iter();
+            ends.map(move |project| session_key(session, project))
+        })
+    }
 }
 
 impl NewKeys {
@@ -35,10 +68,9 @@ impl NewKeys {
         source.read_shared(|batch| match Ids::of(&batch) {
             Some(ids) => {
                 for row in 0..batch.num_rows() {
-                    keys.traces.insert(hash(&[ids.trace_id.value(row)]));
-                    if let Some(session) = ids.session(row) {
-                        keys.sessions.insert(session);
-                    }
+                    let trace = hash(&[ids.trace_id.value(row)]);
+                    let places = keys.traces.entry(trace).or_default();
+                    places.see(ids.session_of(row), ids.project_of(row));
                 }
                 true
             }
@@ -47,12 +79,23 @@ impl NewKeys {
                 false
             }
         })?;
+        for places in keys.traces.values() {
+            keys.sessions.extend(places.ends());
+        }
         wrong.map_or(Ok(keys), Err)
+    }
+
+    /// Adds the sessions that a trace may end up in that has these so far.
+    pub fn add_moved(&mut self, trace_id: &str, session: Option<&str>, project: Option<&str>) {
+        if let Some(places) = self.traces.get_mut(&hash(&[trace_id])) {
+            places.see(session, project);
+            self.sessions.extend(places.ends());
+        }
     }
 
     /// Whether new rows are of this trace.
     pub fn has_trace(&self, trace_id: &str) -> bool {
-        self.traces.contains(&hash(&[trace_id]))
+        self.traces.contains_key(&hash(&[trace_id]))
     }
 
     /// Whether new rows are of this session, or it was added.
@@ -82,6 +125,20 @@ impl<'b> Ids<'b> {
             session_id: text("session_id")?,
             project_id: text("project_id")?,
         })
+    }
+
+    /// The session that a row names.
+    pub fn session_of(&self, row: usize) -> Option<&'b str> {
+        self.session_id
+            .is_valid(row)
+            .then(|| self.session_id.value(row))
+    }
+
+    /// The project that a row names.
+    pub fn project_of(&self, row: usize) -> Option<&'b str> {
+        self.project_id
+            .is_valid(row)
+            .then(|| self.project_id.value(row))
     }
 
     /// What stands for the session of a row; none if its trace stands alone.

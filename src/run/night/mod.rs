@@ -106,6 +106,13 @@ impl Night {
         }
         check_rewritten(&chain, new)?;
         let found = earlier::find(&chain, keys::NewKeys::of(request, new)?)?;
+        let made = new.iter().any(|file| !file.origins.is_empty());
+        if let (true, Some(trace)) = (made && !request.is_retry(), &found.again) {
+            return Err(RunError::Request(format!(
+                "--continue: new files of other formats hold spans of the trace `{trace}`, which is in an earlier night; a trace is \
+                 assembled of all of its spans at once: score all files anew, or begin a night where no trace is under way"
+            )));
+        }
         let mut night = Self {
             continues: run.continued(),
             manifest: run.manifest.clone(),
