@@ -13,6 +13,7 @@ mod value;
 
 pub use given::{Given, without_source};
 pub use pairs::{split_numbers, split_pairs};
+pub(crate) use request_record::whole_path;
 pub use request_record::{RecordedFile, RequestRecord, TablesRecord};
 pub use setting::{Job, SETTINGS, Setting, Theme};
 pub use template::template;

@@ -66,7 +66,7 @@ pub struct RecordedFile {
 
 impl RecordedFile {
     /// A file as it is now; none for what is no file, or can't be looked at.
-    fn of(path: &Path) -> Option<Self> {
+    pub(crate) fn of(path: &Path) -> Option<Self> {
         let metadata = std::fs::metadata(path).ok().filter(|m| m.is_file())?;
         let modified = metadata.modified().ok()?;
         let since = modified.duration_since(std::time::UNIX_EPOCH).ok()?;
@@ -79,7 +79,7 @@ impl RecordedFile {
 }
 
 /// A path that means the same in every folder.
-fn whole_path(path: &Path) -> String {
+pub(crate) fn whole_path(path: &Path) -> String {
     let whole = std::path::absolute(path);
     origin_of(&whole.unwrap_or_else(|_| path.to_owned()))
 }

@@ -17,13 +17,13 @@ use super::night::Night;
 use super::trace_rows::column;
 use crate::history::CARRIED;
 use crate::history::stored_run::{HistoryError, read_json};
+use crate::job::{RecordedFile, whole_path};
 use crate::output::manifest::write_json;
 use crate::output::{RunDirectory, RunError};
-use crate::text::origin_of;
 use crate::trace::{RowAt, SourceFile, SourceFormat, TraceSource};
 
 /// The list of files, inside the folder of the table.
-pub(super) const FILES: &str = "files.json";
+const FILES: &str = "files.json";
 
 /// Bytes at either end of a file that are kept as a hash.
 const END: u64 = 64 << 10;
@@ -50,22 +50,21 @@ pub(super) struct CarriedFile {
 }
 
 impl CarriedFile {
-    /// A file as it is now. `inside` is where it will be in the directory of this night's run, if it belongs to it.
-    pub fn of(
+    /// A file as it was when the run began, as `recorded` has it. `inside` is where it will be in the directory of this
+    /// night's run, if it belongs to it.
+    fn of(
         file: &SourceFile,
         inside: Option<&str>,
         arrived: (u64, u64),
-    ) -> Result<Self, RunError> {
-        let path = &file.path;
-        let failed =
-            |e: std::io::Error| RunError::Request(format!("file `{}`: {e}", origin_of(path)));
-        let metadata = std::fs::metadata(path).map_err(failed)?;
-        let shown = match inside {
-            Some(inside) => inside.to_owned(),
-            None => whole_path(path),
-        };
-        Ok(Self {
-            path: shown,
+        recorded: &[RecordedFile],
+    ) -> Self {
+        let path = whole_path(&file.path);
+        let then = recorded.iter().find(|known| known.path == path).cloned();
+        // Of a file that has gone meanwhile nothing is known: the next night says so.
+        let then = then.or_else(|| RecordedFile::of(&file.path));
+        let (bytes, modified) = then.map_or_else(Default::default, |of| (of.bytes, of.modified));
+        Self {
+            path: inside.map_or(path, str::to_owned),
             inside: inside.map(|_| arrived.0),
             format: match file.format {
                 SourceFormat::Parquet => "parquet",
@@ -73,11 +72,11 @@ impl CarriedFile {
             }
             .into(),
             partition: file.partition.clone(),
-            bytes: metadata.len(),
-            modified: modified(&metadata).map_err(failed)?,
-            ends: ends(path, metadata.len()).map_err(failed)?,
+            bytes,
+            modified,
+            ends: ends(&file.path, bytes).unwrap_or_default(),
             arrived,
-        })
+        }
     }
 
     /// The file at `path`, with these rows of it; why not, if it is not the one that it was. Lines may have been added to a
@@ -89,18 +88,17 @@ impl CarriedFile {
             std::io::ErrorKind::NotFound => "is gone".to_owned(),
             _ => e.to_string(),
         };
-        let metadata = std::fs::metadata(&path).map_err(gone)?;
+        let now = RecordedFile::of(&path).ok_or("is gone")?;
         let format = match self.format.as_str() {
             "parquet" => SourceFormat::Parquet,
             _ => SourceFormat::JsonLines,
         };
-        let same_time = modified(&metadata).map_err(gone)? == self.modified;
-        let grown = format == SourceFormat::JsonLines && metadata.len() > self.bytes;
+        let grown = format == SourceFormat::JsonLines && now.bytes > self.bytes;
         let by_ends = copied || grown;
-        let as_long = grown || metadata.len() == self.bytes;
+        let as_long = grown || now.bytes == self.bytes;
         let same = match by_ends {
             true => as_long && ends(&path, self.bytes).map_err(gone)? == self.ends,
-            false => metadata.len() == self.bytes && same_time,
+            false => as_long && now.modified == self.modified,
         };
         if !same {
             return Err("was changed since".into());
@@ -113,17 +111,6 @@ impl CarriedFile {
             rows: None,
         })
     }
-}
-
-/// What a file is called in the list: its address, or its whole path.
-pub(super) fn whole_path(path: &Path) -> String {
-    origin_of(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
-}
-
-fn modified(metadata: &std::fs::Metadata) -> std::io::Result<String> {
-    let since = metadata.modified()?.duration_since(std::time::UNIX_EPOCH);
-    let since = since.map_err(std::io::Error::other)?;
-    Ok(format!("{}.{:09}", since.as_secs(), since.subsec_nanos()))
 }
 
 /// BLAKE3 of the first and last bytes of the first `length` bytes of a file.
@@ -193,11 +180,12 @@ fn write_files(run: &RunDirectory, files: &[Option<CarriedFile>]) -> Result<(), 
 /// Writes the list of the files of a run that was scored, and keeps what was made of files of other formats.
 ///
 /// # Errors
-/// [`RunError`] for a file that has gone meanwhile, and for a disk that can't be written to.
+/// [`RunError`] for a disk that can't be written to.
 pub(super) fn keep(
     run: &RunDirectory,
     source: &TraceSource,
     night: Option<&Night>,
+    recorded: &[RecordedFile],
 ) -> Result<(), RunError> {
     let number = night.map_or(1, |night| night.continues.night);
     let mut files = Vec::new();
@@ -214,7 +202,8 @@ pub(super) fn keep(
             None => {
                 let made = file.path.starts_with(run.work());
                 let name = format!("{CARRIED}/made/{new}.parquet");
-                let carried = CarriedFile::of(file, made.then_some(&name), (number, new))?;
+                let inside = made.then_some(name.as_str());
+                let carried = CarriedFile::of(file, inside, (number, new), recorded);
                 if made {
                     let target = run.path().join(&name);
                     let folder = run.path().join(CARRIED).join("made");

@@ -354,7 +354,7 @@ fn make(
     }
     let signals = request.signals.as_ref();
     let signals = signals.map(|path| crate::text::origin_of(Path::new(path)));
-    carried::keep(&run, &source, night.as_ref())?;
+    carried::keep(&run, &source, night.as_ref(), &record.files)?;
     tracing::info!(
         rows = summary.rows_read,
         scored = source.rows_decoded(),

@@ -382,6 +382,22 @@ fn a_file_that_is_gone_leaves_scores_that_say_so() {
     assert_eq!(ran.code, Some(3), "{ran:?}");
     assert_eq!(summary(&out(3))["continued"]["traces_kept"], 1);
     assert_eq!(summary(&out(3))["sessions"], 1);
+    // Where it comes again itself, what it says now is scored.
+    let again = folder.path().join("night-4.parquet");
+    let row = (
+        Some("a1"),
+        Some("long"),
+        Some(1),
+        Some("a cat"),
+        Some("the stock market"),
+    );
+    write_parquet(&again, &[crate::support::traces(&[row])], 2);
+    let ran = score(&[again], &out(4), Some(&out(3)), &[]);
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    let traces = read_parquet(&out(4).join("traces"));
+    assert_ne!(coherence(&traces, "a1"), coherence(&before, "a1"));
+    let mut details = texts(&traces, "details").into_iter().flatten();
+    assert!(!details.any(|details| details.contains("kept_from")));
 }
 
 #[test]
@@ -510,6 +526,36 @@ fn a_renamed_run_is_still_the_one_that_was_replaced() {
         "session_id,traces\nlong,2\nnew,1\nshort,1",
         "{ran:?}"
     );
+}
+
+#[test]
+fn signals_that_a_night_was_given_go_on_with_its_sessions() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let line = |id: &str, second: u8| {
+        let row = serde_json::json!({"trace_id": id, "session_id": "s", "started_at": format!("2026-01-01T00:00:{second:02}Z"),
+            "input": "where is it", "output": "it is late", "spans": "[]"});
+        format!("{row}\n")
+    };
+    let given = |id: &str| {
+        format!(
+            "{}\n",
+            serde_json::json!({"trace_id": id, "confidence": 0.25, "stuck": 0.125, "coherence": 0.75})
+        )
+    };
+    std::fs::write(at("1.jsonl"), line("t1", 1)).unwrap();
+    std::fs::write(at("2.jsonl"), line("t2", 2)).unwrap();
+    std::fs::write(at("3.jsonl"), line("t3", 3)).unwrap();
+    std::fs::write(at("given.jsonl"), given("t1")).unwrap();
+    let weights = ["--weights", "stuck=0.5", "--no-cache"];
+    let signals = at("given.jsonl").display().to_string();
+    let with = [&weights[..], &["--signals", &signals]].concat();
+    scored(&[at("1.jsonl")], &at("runs/1"), None, &with);
+    scored(&[at("2.jsonl")], &at("runs/2"), Some(&at("runs")), &weights);
+    scored(&[at("3.jsonl")], &at("runs/3"), Some(&at("runs")), &weights);
+    let files = [at("1.jsonl"), at("2.jsonl"), at("3.jsonl")];
+    scored(&files, &at("whole"), None, &with);
+    assert_same_state(&[at("runs/1"), at("runs/2"), at("runs/3")], &at("whole"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! The ids of all traces of the chain are looked at, no more; of the sessions that new rows touch, the places are kept. A
 //! row of a run counts unless a later run says in `replaced` that it took the session over.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::UInt64Type;
@@ -38,8 +38,8 @@ pub(super) struct Found {
     pub sessions: HashMap<SessionKey, EarlierSession>,
     /// Traces without session, by the ids that tables show, and the run that has each.
     pub alone: Vec<(String, String)>,
-    /// A trace of earlier nights that new rows are of, if there is one.
-    pub again: Option<String>,
+    /// Traces of earlier nights that new rows are of, by canonical id.
+    pub again: BTreeSet<String>,
     /// All traces of both, in the order of the chain and of its tables.
     pub traces: Vec<EarlierTrace>,
 }
@@ -69,7 +69,7 @@ pub(super) fn find(chain: &[ChainRun], mut new: NewKeys) -> Result<Found, RunErr
                 new.add_session(session);
             }
             new.add_moved(&trace_id, ids.session_of(row), ids.project_of(row));
-            found.again.get_or_insert(trace_id);
+            found.again.insert(trace_id);
         })?;
     }
     let mut keys: HashMap<SessionKey, usize> = HashMap::new();

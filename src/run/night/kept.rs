@@ -12,7 +12,7 @@ use arrow::datatypes::{DataType, Field, Schema, TimeUnit, TimestampMicrosecondTy
 use parquet::arrow::ArrowWriter;
 
 use super::Night;
-use super::earlier::EarlierTrace;
+use super::earlier::{EarlierTrace, Found};
 use crate::history::stored_table::{
     cell, for_each_batch, number, numbers_if_there, text, text_if_there,
 };
@@ -124,14 +124,26 @@ impl Night {
     pub(super) fn take_signals(
         &mut self,
         chain: &[ChainRun],
-        traces: &[EarlierTrace],
+        found: &Found,
         gone: &Gone,
         request: &ScoreRequest,
     ) -> Result<(), RunError> {
+        let judged: HashSet<&str> = match request.judge {
+            Some(_) => judged_metrics(&request.rules)
+                .iter()
+                .map(|m| m.name)
+                .collect(),
+            None => HashSet::new(),
+        };
+        let of_spans = request.rules.span_signals();
+        let names: Vec<&'static str> = SIGNALS.map(|(name, _)| name).into_iter().collect();
+        let names = [names, of_spans].concat();
+        let mut given = false;
         for (at, run) in chain.iter().enumerate() {
-            let given =
-                !run.manifest["signals"].is_null() || request.signals.is_some() || run.night > 1;
-            let of_run: HashMap<u64, (usize, &EarlierTrace)> = traces
+            // What one night was given, later ones hand on.
+            given |= was_given_signals(&run.manifest);
+            let of_run: HashMap<u64, (usize, &EarlierTrace)> = found
+                .traces
                 .iter()
                 .enumerate()
                 .filter(|(_, trace)| trace.run == at)
@@ -141,34 +153,27 @@ impl Night {
             if of_run.is_empty() {
                 continue;
             }
-            let judged: HashSet<&str> = match request.judge {
-                Some(_) => judged_metrics(&request.rules)
-                    .iter()
-                    .map(|m| m.name)
-                    .collect(),
-                None => HashSet::new(),
-            };
             let mut row = 0u64;
             let mut signals = Vec::new();
-            let mut columns = SIGNALS.map(|(name, _)| name).to_vec();
+            let mut columns = names.clone();
             columns.push("details");
             for_each_batch(&run.path, "traces", &columns, |batch| {
                 let details = text(batch, "details")?;
-                for (name, _) in SIGNALS {
+                for name in &names {
                     let values = numbers_if_there(batch, name)?;
                     for at in 0..batch.num_rows() {
                         let Some((number_of, trace)) = of_run.get(&(row + at as u64)) else {
                             continue;
                         };
-                        let kept = gone.contains(number_of);
+                        let kept =
+                            gone.contains(number_of) && !found.again.contains(&trace.trace_id);
                         let was_given = || is_given(cell(&details, at).unwrap_or_default(), name);
-                        let computed = ["coherence", "loop_detection"].contains(&name);
-                        let takes = match computed {
-                            true => kept || was_given(),
-                            false => !judged.contains(name),
+                        let takes = match ["confidence", "tool_correctness"].contains(name) {
+                            true => !judged.contains(name),
+                            false => kept || was_given(),
                         };
                         if let (true, Some(value)) = (takes, number(&values, at)) {
-                            signals.push((trace.trace_id.clone(), name, value));
+                            signals.push((trace.trace_id.clone(), *name, value));
                         }
                     }
                 }
@@ -202,6 +207,7 @@ impl Night {
         let mut labels = LABELS.map(|_| StringBuilder::new());
         let mut times = TimestampMicrosecondBuilder::new().with_timezone("UTC");
         let mut count = 0;
+        let mut origins = Vec::new();
         for (at, run) in chain.iter().enumerate() {
             let of_run = traces.iter().enumerate();
             let of_run = of_run.filter(|(number, trace)| trace.run == at && gone.contains(number));
@@ -209,6 +215,7 @@ impl Night {
             if wanted.is_empty() {
                 continue;
             }
+            origins.push(run.path.join("traces"));
             let mut columns = LABELS.to_vec();
             columns.push("started_at");
             let mut row = 0u64;
@@ -253,7 +260,7 @@ impl Night {
             path,
             format: SourceFormat::Parquet,
             partition: Vec::new(),
-            origins: Vec::new(),
+            origins,
             rows: None,
         });
         Ok(())
@@ -266,10 +273,21 @@ struct Wanted {
     rows: Vec<(u64, usize)>,
 }
 
-/// Whether the details of a trace say that a signal was given.
+/// Whether a run was given signals, or carries rows of one that was.
+fn was_given_signals(manifest: &serde_json::Value) -> bool {
+    let carried = manifest["carried_requests"].as_array();
+    let mut carried = carried.into_iter().flatten();
+    !manifest["signals"].is_null()
+        || carried.any(|request| !request["settings"]["signals"].is_null())
+}
+
+/// Whether the details of a trace say that a signal was given, and not kept from an earlier run.
 fn is_given(details: &str, signal: &str) -> bool {
     let details: Option<serde_json::Value> = serde_json::from_str(details).ok();
-    details.is_some_and(|details| details[signal]["note"] == "given")
+    details.is_some_and(|details| {
+        let of = &details[signal];
+        of["note"] == "given" && of["kept_from"].is_null()
+    })
 }
 
 fn write(path: &Path, schema: Schema, columns: Vec<ArrayRef>) -> Result<(), String> {
@@ -291,6 +309,8 @@ mod tests {
         let details = r#"{"coherence":{"note":"given"},"loop_detection":{"comparisons":[]}}"#;
         assert!(is_given(details, "coherence"));
         assert!(!is_given(details, "loop_detection"));
+        let kept = r#"{"coherence":{"note":"given","kept_from":"n1"}}"#;
+        assert!(!is_given(kept, "coherence"));
         assert!(!is_given("{}", "coherence"));
         assert!(!is_given("", "coherence"));
     }

@@ -14,10 +14,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::history::{ChainRun, Continues, chain, continued_by, latest};
+use crate::job::whole_path;
 use crate::output::RunError;
 use crate::output::directory::{name_of, parent_of};
 use crate::run::ScoreRequest;
-use crate::run::carried::{CarriedFile, read_files, whole_path};
+use crate::run::carried::{CarriedFile, read_files};
 use crate::store::Fetched;
 use crate::summary::ContinuedSummary;
 use crate::trace::{SessionKey, SourceFile};
@@ -105,9 +106,9 @@ impl Night {
             check_alone(run, request)?;
         }
         check_rewritten(&chain, new)?;
-        let found = earlier::find(&chain, keys::NewKeys::of(request, new)?)?;
+        let mut found = earlier::find(&chain, keys::NewKeys::of(request, new)?)?;
         let made = new.iter().any(|file| !file.origins.is_empty());
-        if let (true, Some(trace)) = (made && !request.is_retry(), &found.again) {
+        if let (true, Some(trace)) = (made && !request.is_retry(), found.again.first()) {
             return Err(RunError::Request(format!(
                 "--continue: new files of other formats hold spans of the trace `{trace}`, which is in an earlier night; a trace is \
                  assembled of all of its spans at once: score all files anew, or begin a night where no trace is under way"
@@ -119,10 +120,10 @@ impl Night {
             files: Vec::new(),
             standing_in: None,
             sessions: SessionsSoFar {
-                earlier: Arc::new(found.sessions),
+                earlier: Arc::new(std::mem::take(&mut found.sessions)),
                 run: name_of(&request.out)?,
             },
-            alone: found.alone,
+            alone: std::mem::take(&mut found.alone),
             signals: Vec::new(),
             kept: BTreeMap::new(),
             summary: ContinuedSummary {
@@ -134,12 +135,14 @@ impl Night {
         };
         night.summary.sessions = night.sessions.earlier.len() as u64;
         let gone = night.open_files(&chain, &found.traces, request.offline)?;
-        night.take_signals(&chain, &found.traces, &gone, request)?;
+        night.take_signals(&chain, &found, &gone, request)?;
         night.stand_in(&chain, &found.traces, &gone, work)?;
         night.summary.traces_read_again = (found.traces.len() - gone.len()) as u64;
         night.summary.traces_kept = gone.len() as u64;
         for at in gone {
-            if let Some(trace) = found.traces.get(at) {
+            // What new rows say of a trace is scored; the scores that it had are of other texts.
+            let kept = found.traces.get(at);
+            if let Some(trace) = kept.filter(|trace| !found.again.contains(&trace.trace_id)) {
                 let run = chain.get(trace.run).map(|run| run.name.clone());
                 night
                     .kept
