@@ -23,6 +23,7 @@ use crate::history::{
     StoredRun, VIEWS, Views, check_if_of_run, find_runs, find_runs_below, read_run,
 };
 use crate::job::{Job, Setting, SettingsError};
+use crate::output::table_writer::Parts;
 use crate::output::{PartialFile, RunError};
 use crate::run::open;
 use crate::run::{CacheChoice, load_service};
@@ -204,12 +205,18 @@ fn tables_of(run: &Path) -> Result<Vec<String>, AnyError> {
     let entries = std::fs::read_dir(&run.path)?;
     let tables = entries
         .flatten()
-        .filter(|entry| entry.path().join("part-00000.parquet").is_file());
+        .filter(|entry| holds_parts(&entry.path()).unwrap_or(false));
     let mut names: Vec<String> = tables
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .collect();
     names.sort();
     Ok(names)
+}
+
+/// Whether a folder of a run is a table.
+fn holds_parts(folder: &Path) -> std::io::Result<bool> {
+    let mut files = std::fs::read_dir(folder)?.flatten();
+    Ok(files.any(|file| Parts::of(&file.path()).is_some()))
 }
 
 /// The runs of folders: those in them, or below folders that hold none themselves.

@@ -17,12 +17,15 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use datafusion::catalog::TableProvider;
 use datafusion::error::Result;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{DataFrame, SessionContext};
 
+use super::bucket_order::in_buckets;
 use super::session_walk::{Added, SessionWalk};
 #[cfg(doc)]
 use crate::metric::compared::Comparing;
-use crate::metric::{SIGNALS, SPAN_SIGNALS};
+use crate::metric::SIGNALS;
+use crate::trace::Buckets;
 
 /// What a scoring plan consists of.
 #[derive(Clone, Debug)]
@@ -42,6 +45,10 @@ pub struct ScorePlan {
     pub digests: Digests,
     /// Scores of spans that are signals. Each has a column of its name, and one that says whether it was given.
     pub span_signals: Vec<&'static str>,
+    /// The buckets that its traces are in.
+    pub buckets: Buckets,
+    /// Buckets that are left out, in their order: their rows are scored already.
+    pub done: Vec<u32>,
 }
 
 /// Columns of digests that a plan has.
@@ -191,7 +198,7 @@ impl ScorePlan {
         self.in_order(context, computed, None).await
     }
 
-    /// The same rows in no order.
+    /// The same rows in no order; where there are several buckets, with a column `bucket`.
     ///
     /// # Errors
     /// DataFusion's.
@@ -208,6 +215,7 @@ impl ScorePlan {
         let added = Added {
             loops: self.loop_detection,
             gaps: self.coherence,
+            in_buckets: self.is_bucketed(),
         };
         let walk = SessionWalk::new(joined, added);
         context.register_table("walked", Arc::new(walk))?;
@@ -226,6 +234,38 @@ impl ScorePlan {
         computed: DataFrame,
         judged: Option<Arc<dyn TableProvider>>,
     ) -> Result<DataFrame> {
+        let rows = self.judged(context, computed, judged)?;
+        let sql = format!("SELECT * FROM ({rows}) ORDER BY {SESSION_ORDER}");
+        context.sql(&sql).await
+    }
+
+    /// The rows of [`ScorePlan::in_order`] in streams of whole buckets, each stream in the order of its buckets and in each
+    /// bucket in session order.
+    ///
+    /// # Errors
+    /// DataFusion's.
+    pub(crate) async fn in_buckets(
+        &self,
+        context: &SessionContext,
+        computed: DataFrame,
+        judged: Option<Arc<dyn TableProvider>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let rows = self.judged(context, computed, judged)?;
+        let rows = context.sql(&rows).await?.create_physical_plan().await?;
+        in_buckets(rows, context.copied_config().target_partitions())
+    }
+
+    fn is_bucketed(&self) -> bool {
+        self.buckets != Buckets::ONE
+    }
+
+    /// The query of computed rows with what judges said.
+    fn judged(
+        &self,
+        context: &SessionContext,
+        computed: DataFrame,
+        judged: Option<Arc<dyn TableProvider>>,
+    ) -> Result<String> {
         let null = |wanted: bool, column: &str, of: &str| match wanted {
             true => format!("t.{column}"),
             false => format!("CAST(NULL AS {of}) AS {column}"),
@@ -264,8 +304,22 @@ impl ScorePlan {
             from = format!("judged RIGHT JOIN {from} ON judged.trace_id = t.trace_id");
         }
         let columns = columns.join(", ");
-        let sql = format!("SELECT * FROM (SELECT {columns} FROM {from}) ORDER BY {SESSION_ORDER}");
-        context.sql(&sql).await
+        Ok(format!("SELECT {columns} FROM {from}"))
+    }
+
+    /// The call that tells the bucket of a row of `of`.
+    fn bucket_of(&self, of: &str) -> String {
+        let count = self.buckets.count();
+        format!("bucket_of({of}.project_id, {of}.session_id, {of}.trace_id, {count})")
+    }
+
+    /// The condition on rows of `of` that their bucket is not done; nothing where none is.
+    fn not_done(&self, of: &str) -> String {
+        if self.done.is_empty() {
+            return String::new();
+        }
+        let done: Vec<String> = self.done.iter().map(u32::to_string).collect();
+        format!(" WHERE {} NOT IN ({})", self.bucket_of(of), done.join(", "))
     }
 
     /// The call that compares; none where nothing is compared.
@@ -311,8 +365,13 @@ impl ScorePlan {
             .read()
             .map(|name| format!(", {name}"))
             .collect();
+        // Of merged rows it is known later where they belong.
+        let not_done = match self.merge_repeated {
+            false => self.not_done("traces"),
+            true => String::new(),
+        };
         let mut sql = format!(
-            "WITH embedded AS (SELECT position, trace_id, {columns}, {input} AS input_text, {output} AS output_text{compared}{digests} FROM traces)"
+            "WITH embedded AS (SELECT position, trace_id, {columns}, {input} AS input_text, {output} AS output_text{compared}{digests} FROM traces{not_done})"
         );
         let mut from = "embedded";
         let mut places = "position AS input_position, position AS output_position";
@@ -358,9 +417,17 @@ impl ScorePlan {
             // The signals are the build side of the hash join: they are few numbers, the traces are many.
             false => format!("FROM signals RIGHT JOIN {from} t ON signals.trace_id = t.trace_id"),
         };
+        let bucket = match self.is_bucketed() {
+            true => format!(", {} AS bucket", self.bucket_of("t")),
+            false => String::new(),
+        };
+        let not_done = match self.merge_repeated {
+            true => self.not_done("t"),
+            false => String::new(),
+        };
         sql.push_str(&format!(
-            ", joined AS (SELECT t.trace_id, {}, {places}, input_text, output_text{compared}{digests}, \
-               {} AS confidence, {} AS tool_correctness, {} AS given_coherence, {} AS given_loop_detection{} {join})",
+            ", joined AS (SELECT t.trace_id, {}{bucket}, {places}, input_text, output_text{compared}{digests}, \
+               {} AS confidence, {} AS tool_correctness, {} AS given_coherence, {} AS given_loop_detection{} {join}{not_done})",
             COLUMNS.map(|c| format!("t.{c}")).join(", "),
             given("confidence"),
             given("tool_correctness"),
@@ -400,10 +467,14 @@ impl ScorePlan {
             true => name,
             false => "CAST(NULL AS BYTEA)",
         };
+        let (bucket, of_bucket) = match self.is_bucketed() {
+            true => (", bucket", "bucket, "),
+            false => ("", ""),
+        };
         let stuck = match self.digests.of_sessions {
             true => format!(
                 ", stuck_record({}, {}, session_id IS NULL) OVER \
-                 (PARTITION BY session_id, project_id ORDER BY started_at, started_at_nanos, trace_id) AS stuck_record",
+                 (PARTITION BY {of_bucket}session_id, project_id ORDER BY started_at, started_at_nanos, trace_id) AS stuck_record",
                 digest(self.digests.spans, "span_digest"),
                 digest(self.digests.output, "output_digest"),
             ),
@@ -431,83 +502,12 @@ impl ScorePlan {
             .collect();
         format!(
             "looped AS (SELECT *{stuck} FROM walked) \
-             SELECT trace_id, {SHOWN_ID}, {labels}, input_position, output_position{listed}, coherence_gap, loop_record{carried}{digests}{stuck_record}, \
+             SELECT trace_id, {SHOWN_ID}, {labels}{bucket}, input_position, output_position{listed}, coherence_gap, loop_record{carried}{digests}{stuck_record}, \
                confidence, coalesce(given_loop_detection, loop_score(loop_record)) AS loop_detection, \
                tool_correctness, {coherence} AS coherence, \
                given_coherence IS NOT NULL AS coherence_given, given_loop_detection IS NOT NULL AS loop_detection_given{of_spans} \
              FROM looped"
         )
-    }
-}
-
-/// The second half: sessions from scored traces.
-#[derive(Clone, Debug)]
-pub struct SessionPlan {
-    /// Compute `agent_reliability`.
-    pub reliability: bool,
-    /// Compute `agent_consistency`.
-    pub consistency: bool,
-    /// Signals that every trace should have; those that some lack are counted.
-    pub expected: Vec<String>,
-    /// Signals of spans, which the traces have columns for.
-    pub span_signals: Vec<&'static str>,
-}
-
-impl SessionPlan {
-    /// One row a session, in their order: `session_id`, `project_id`, `traces`, `missing_signals`, `first_started_at`,
-    /// `last_started_at`, `agent_reliability`, `agent_consistency` (structs or null).
-    ///
-    /// `traces` has the columns of scored traces in session order.
-    ///
-    /// # Errors
-    /// DataFusion's.
-    pub async fn sessions(
-        &self,
-        context: &SessionContext,
-        traces: Arc<dyn TableProvider>,
-    ) -> Result<DataFrame> {
-        // Rows arrive sorted by session in one stream: folding them where they come needs no shuffle, and
-        // no buffers between one.
-        let mut state = context.state();
-        state.config_mut().options_mut().execution.target_partitions = 1;
-        let context = SessionContext::new_with_state(state);
-        context.register_table("scored", traces)?;
-        let of_spans: String = match self.span_signals.is_empty() {
-            true => String::new(),
-            false => SPAN_SIGNALS
-                .iter()
-                .map(|name| match self.span_signals.contains(name) {
-                    true => format!(", {name}"),
-                    false => ", CAST(NULL AS DOUBLE)".to_owned(),
-                })
-                .collect(),
-        };
-        let metric = |wanted: bool, name: &str| match wanted {
-            true => {
-                format!(
-                    "{name}(confidence, loop_detection, tool_correctness, coherence, shown_id{of_spans})"
-                )
-            }
-            false => "NULL".to_owned(),
-        };
-        let missing: Vec<String> = self
-            .expected
-            .iter()
-            .map(|signal| format!("count(*) - count({signal})"))
-            .collect();
-        let missing = match missing.is_empty() {
-            true => "count(*) - count(*)".to_owned(),
-            false => missing.join(" + "),
-        };
-        let sql = format!(
-            "SELECT session_id, project_id, count(*) AS traces, {missing} AS missing_signals, min(started_at) AS first_started_at, \
-               max(started_at) AS last_started_at, {} AS agent_reliability, {} AS agent_consistency \
-             FROM scored WHERE session_id IS NOT NULL GROUP BY session_id, project_id \
-             ORDER BY session_id ASC NULLS LAST, project_id ASC NULLS LAST",
-            metric(self.reliability, "agent_reliability"),
-            metric(self.consistency, "agent_consistency"),
-        );
-        context.sql(&sql).await
     }
 }
 

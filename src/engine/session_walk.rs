@@ -9,7 +9,6 @@ use arrow::array::{
     Array, ArrayRef, AsArray, BinaryBuilder, Float64Builder, PrimitiveArray, RecordBatch,
     StringArray, new_null_array,
 };
-use arrow::compute::SortOptions;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt64Type};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
@@ -18,10 +17,7 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, TableType};
-use datafusion::physical_expr::expressions::col;
-use datafusion::physical_expr::{
-    EquivalenceProperties, LexOrdering, OrderingRequirements, PhysicalSortExpr,
-};
+use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, OrderingRequirements};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, Distribution, ExecutionPlan,
@@ -30,22 +26,13 @@ use datafusion::physical_plan::{
 };
 use futures::StreamExt;
 
+use super::bucket_order::{BUCKET, SESSION, columns, session_order};
 use super::external;
 use super::loop_record::pack_loop_record;
 use super::tap::project;
 use crate::embed::{EmbeddingService, RecentRecords, TextRecord, TextRef};
 use crate::metric::loop_detection::{LoopDetection, Output};
 use crate::metric::{DEFAULT_THRESHOLD, distance};
-
-/// What makes a session, and the order of its traces.
-const SESSION: [&str; 2] = ["session_id", "project_id"];
-const ORDER: [&str; 5] = [
-    "session_id",
-    "project_id",
-    "started_at",
-    "started_at_nanos",
-    "trace_id",
-];
 
 /// What walks need, of the session that they run in.
 #[derive(Debug)]
@@ -64,6 +51,8 @@ pub(super) struct Added {
     pub loops: bool,
     /// `coherence_gap`: null where either text is empty or null, NaN where an embedding is not finite.
     pub gaps: bool,
+    /// Whether rows have a bucket, and streams of rows whole buckets.
+    pub in_buckets: bool,
 }
 
 /// The rows of a plan in session order, with two more columns, `loop_record` and `coherence_gap`; null where they are not
@@ -122,7 +111,8 @@ struct WalkExec {
     input: Arc<dyn ExecutionPlan>,
     added: Added,
     schema: SchemaRef,
-    session: Vec<Arc<dyn PhysicalExpr>>,
+    /// What is never in two streams.
+    whole: Vec<Arc<dyn PhysicalExpr>>,
     order: Option<LexOrdering>,
     properties: Arc<PlanProperties>,
 }
@@ -130,17 +120,10 @@ struct WalkExec {
 impl WalkExec {
     fn new(input: Arc<dyn ExecutionPlan>, added: Added, schema: SchemaRef) -> Result<Self> {
         let of_input = input.schema();
-        let columns = |names: &[&str]| -> Result<Vec<Arc<dyn PhysicalExpr>>> {
-            names.iter().map(|name| col(name, &of_input)).collect()
+        let whole: &[&str] = match added.in_buckets {
+            true => &[BUCKET],
+            false => &SESSION,
         };
-        let nulls_last = SortOptions {
-            descending: false,
-            nulls_first: false,
-        };
-        let order = columns(&ORDER)?;
-        let order = order
-            .into_iter()
-            .map(|column| PhysicalSortExpr::new(column, nulls_last));
         // Columns of the input keep their places, and rows theirs.
         let orderings = input.output_ordering().cloned();
         let properties = PlanProperties::new(
@@ -150,8 +133,8 @@ impl WalkExec {
             input.boundedness(),
         );
         Ok(Self {
-            session: columns(&SESSION)?,
-            order: LexOrdering::new(order),
+            whole: columns(&of_input, whole)?,
+            order: session_order(&of_input, added.in_buckets)?,
             input,
             added,
             schema,
@@ -180,7 +163,7 @@ impl ExecutionPlan for WalkExec {
         vec![true]
     }
     fn input_distribution_requirements(&self) -> InputDistributionRequirements {
-        InputDistributionRequirements::new(vec![Distribution::KeyPartitioned(self.session.clone())])
+        InputDistributionRequirements::new(vec![Distribution::KeyPartitioned(self.whole.clone())])
     }
     fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
         vec![self.order.clone().map(OrderingRequirements::from)]

@@ -13,6 +13,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use crate::history::stored_run::HistoryError;
 use crate::history::verify::check_file;
+use crate::output::table_writer::Parts;
 use crate::trace::canonical_trace_id;
 
 /// Rows that are in memory at once while a table is read.
@@ -33,10 +34,10 @@ pub(crate) fn for_each_batch(
     let mut parts: Vec<String> = entries
         .flatten()
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .filter(|name| name.starts_with("part-") && name.ends_with(".parquet"))
+        .filter(|name| Parts::of(Path::new(name)).is_some())
         .collect();
     if parts.is_empty() {
-        let problem = "the folder holds no part-*.parquet";
+        let problem = "the folder holds no part-*.parquet and no bucket-*.parquet";
         return Err(HistoryError::damaged(run, table, problem));
     }
     parts.sort();

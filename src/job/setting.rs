@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use super::value::{
-    Bytes, Count, DeviceName, FileFormat, Kind, NoEvidence, Number, Numbers, Pairs, PrecisionName,
+    BucketCount, Bytes, Count, DeviceName, FileFormat, Kind, NoEvidence, Number, Numbers, Pairs, PrecisionName,
     SettingValue,
 };
 use super::{Given, SettingsError};
@@ -168,6 +168,8 @@ settings! {
         memory_limit("SIZE"): Option<Bytes>,
         /// Threads [default: all cores]
         threads("N"): Option<Count<1, 1024>>,
+        /// Go on with the same run where it was broken off: buckets that are finished are not scored again
+        resume(""): bool,
         /// Replace an existing output; in a bucket, the old run goes before the new one is there
         overwrite(""): bool,
         /// Print the summary as JSON
@@ -203,6 +205,9 @@ settings! {
         threshold("METRIC=THRESHOLD,..."): Option<Numbers>,
         /// Earlier traces of the session that loop detection looks at [default: 3]
         window("TRACES"): Option<Count<1, 1000>>,
+        /// In how many buckets the sessions of a run are scored and written, which changes no score; auto: as many as suit
+        /// its rows, or as the run has that it continues [default: auto]
+        buckets("N"): Option<BucketCount>,
         /// The score of a session without evaluable trace; one as in PandaProbe [default: null]
         on_no_evaluable("WHAT"): Option<NoEvidence>,
     }

@@ -9,7 +9,7 @@ use crate::judge::{Policy, Protocol, Temperature};
 use crate::question::WhenTooLong;
 use crate::text::TextMode;
 use crate::trace::format::{self, Choice};
-use crate::trace::{EpochUnit, OnBadFile};
+use crate::trace::{Buckets, EpochUnit, OnBadFile};
 
 /// How a setting is written on a command line and in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,6 +175,25 @@ impl FromText for Bytes {
         match digits.trim().parse::<f64>().map(|number| number * factor) {
             Ok(bytes) if bytes.is_finite() && bytes > 0.0 => Ok(Self(bytes as usize)),
             _ => Err("expected a size such as 512M or 2G".into()),
+        }
+    }
+}
+
+/// How many buckets; none of them chosen by the number of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BucketCount(pub Option<Buckets>);
+
+impl FromText for BucketCount {
+    fn from_text(text: &str) -> Result<Self, String> {
+        if text == "auto" {
+            return Ok(Self(None));
+        }
+        match text.parse().ok().and_then(Buckets::new) {
+            Some(buckets) => Ok(Self(Some(buckets))),
+            None => Err(format!(
+                "expected auto, or a whole number from 1 to {}",
+                Buckets::MOST
+            )),
         }
     }
 }

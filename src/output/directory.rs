@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::leftovers;
 use crate::output::RunError;
 
 /// Written last: a directory without it is not finished.
@@ -29,7 +30,7 @@ const CONTENT: [&str; 19] = [
     "run_comparison_cases",
     "run_comparison_case_metrics",
 ];
-const LOCK: &str = ".lock";
+pub(super) const LOCK: &str = ".lock";
 
 /// The names that a run directory may hold, for whoever keeps runs elsewhere.
 pub(crate) fn names_of_a_run() -> &'static [&'static str] {
@@ -48,15 +49,48 @@ fn check_local(target: &Path) -> Result<(), RunError> {
 }
 
 /// In the hidden names of outputs under construction.
-const PARTIAL: &str = ".nightmill-partial-";
+pub(super) const PARTIAL: &str = ".nightmill-partial-";
 
-/// A run directory under construction. Dropping it without [`RunDirectory::commit`] removes it.
+/// The folder of the marks of finished buckets, among the working files of a run that is not finished.
+pub(crate) const UNFINISHED: &str = "buckets";
+
+/// A run directory under construction. Dropping it without [`RunDirectory::commit`] removes it, unless it holds finished
+/// buckets, which another run can go on with.
 #[derive(Debug)]
 pub struct RunDirectory {
     target: PathBuf,
     overwrite: bool,
-    partial: tempfile::TempDir,
+    partial: Hidden,
     _lock: fs::File,
+}
+
+/// A folder under a hidden name.
+#[derive(Debug)]
+struct Hidden {
+    path: PathBuf,
+    /// Whether it has another name by now.
+    moved: bool,
+}
+
+impl Hidden {
+    fn new(path: PathBuf) -> Self {
+        Self { path, moved: false }
+    }
+}
+
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        if self.moved {
+            return;
+        }
+        match leftovers::finished_buckets(&self.path) {
+            // If it can't be removed, the next run tries again.
+            0 => drop(fs::remove_dir_all(&self.path)),
+            finished => tracing::warn!(
+                "{finished} finished buckets are kept for a week; the same command with --resume goes on with them"
+            ),
+        }
+    }
 }
 
 /// Whether two paths are of one file that is there.
@@ -93,19 +127,18 @@ impl RunDirectory {
     /// If `target` exists and `overwrite` is false or it is no run directory; if its parent can't be
     /// written to.
     pub fn create(target: &Path, overwrite: bool, inputs: &[PathBuf]) -> Result<Self, RunError> {
-        check_local(target)?;
-        check_target(target, overwrite)?;
-        check_inputs(target, inputs)?;
+        Self::check(target, overwrite, inputs)?;
         let name = name_of(target)?;
         let parent = parent_of(target);
         fs::create_dir_all(&parent).map_err(|e| RunError::write(&parent, e))?;
-        remove_leftovers(&parent);
+        leftovers::remove_leftovers(&parent, Some(&name));
         let (partial, lock) = loop {
             let partial = tempfile::Builder::new()
                 .prefix(&format!(".{name}{PARTIAL}"))
                 .tempdir_in(&parent)
                 .map_err(|e| RunError::write(&parent, e))?;
-            let lock_path = partial.path().join(LOCK);
+            let partial = Hidden::new(partial.keep());
+            let lock_path = partial.path.join(LOCK);
             let lock = match fs::File::create(&lock_path) {
                 Ok(lock) => lock,
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
@@ -117,7 +150,7 @@ impl RunDirectory {
                 break (partial, lock);
             }
         };
-        let work = partial.path().join("work");
+        let work = partial.path.join("work");
         fs::create_dir(&work).map_err(|e| RunError::write(&work, e))?;
         Ok(Self {
             target: target.to_owned(),
@@ -127,21 +160,46 @@ impl RunDirectory {
         })
     }
 
+    fn check(target: &Path, overwrite: bool, inputs: &[PathBuf]) -> Result<(), RunError> {
+        check_local(target)?;
+        check_target(target, overwrite)?;
+        check_inputs(target, inputs)
+    }
+
+    /// Goes on with the directory that a run to this target left with finished buckets; starts one if there is none.
+    ///
+    /// # Errors
+    /// As those of [`RunDirectory::create`].
+    pub fn resume(target: &Path, overwrite: bool, inputs: &[PathBuf]) -> Result<Self, RunError> {
+        Self::check(target, overwrite, inputs)?;
+        let Some((path, lock)) = leftovers::broken_off(target)? else {
+            return Self::create(target, overwrite, inputs);
+        };
+        leftovers::clean(&path)?;
+        tracing::info!(path = %path.display(), "going on with a run that was broken off");
+        Ok(Self {
+            target: target.to_owned(),
+            overwrite,
+            partial: Hidden::new(path),
+            _lock: lock,
+        })
+    }
+
     /// Where result files are written.
     pub fn path(&self) -> &Path {
-        self.partial.path()
+        &self.partial.path
     }
 
     /// For vectors, spilled rows and other things that no result holds.
     pub fn work(&self) -> PathBuf {
-        self.partial.path().join("work")
+        self.path().join("work")
     }
 
     /// Makes the directory visible under its name, whole.
     ///
     /// # Errors
     /// If renaming fails, or if somebody else made `target` in the meantime.
-    pub fn commit(self) -> Result<PathBuf, RunError> {
+    pub fn commit(mut self) -> Result<PathBuf, RunError> {
         check_target(&self.target, self.overwrite)?;
         let failed = |path: &Path, e| RunError::write(path, e);
         let work = self.work();
@@ -162,13 +220,13 @@ impl RunDirectory {
             // Dropping the guard removes what is now under the hidden name: the old run.
         } else {
             fs::rename(self.path(), &self.target).map_err(|e| failed(&self.target, e))?;
-            // The folder has moved: nothing is left for the guard to remove.
-            let _ = self.partial.keep();
+            // Nothing is left for the guard to remove.
+            self.partial.moved = true;
         }
         // The new name is on disk before the guard removes the old run.
         sync_name(&self.target)?;
         let _ = fs::remove_file(self.target.join(LOCK));
-        Ok(self.target)
+        Ok(self.target.clone())
     }
 }
 
@@ -215,26 +273,6 @@ fn is_at(file: &fs::File, path: &Path) -> bool {
     let place = |of: fs::Metadata| (of.dev(), of.ino());
     let (open, named) = (file.metadata().map(place), fs::metadata(path).map(place));
     matches!((open, named), (Ok(open), Ok(named)) if open == named)
-}
-
-/// Removes a folder that has a lock file: the lock last, so that a clean-up that is killed can be told from a run.
-fn remove_locked(folder: &Path) -> std::io::Result<()> {
-    remove_all_but_lock(folder)?;
-    fs::remove_dir_all(folder)
-}
-
-fn remove_all_but_lock(folder: &Path) -> std::io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_name() == LOCK {
-            continue;
-        }
-        match entry.file_type()?.is_dir() {
-            true => fs::remove_dir_all(entry.path())?,
-            false => fs::remove_file(entry.path())?,
-        }
-    }
-    Ok(())
 }
 
 /// Swaps two directories; in one step where the system can, so that `target` is never missing.
@@ -352,40 +390,6 @@ pub fn delete_run(folder: &Path) -> Result<(), RunError> {
     fs::remove_dir_all(&hidden).map_err(|e| RunError::write(&hidden, e))
 }
 
-/// Removes partial outputs whose process is gone: nobody holds their lock. A directory's lock is the
-/// file in it, a file is its own.
-pub(crate) fn remove_leftovers(parent: &Path) {
-    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if !name.starts_with('.') || !name.contains(PARTIAL) {
-            continue;
-        }
-        let path = entry.path();
-        let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        // The lock is held while removing: a process that is just starting waits for it, then looks whether its output is
-        // still there. A folder without a lock gets one: it is a leftover of somebody who was killed while removing it, or
-        // its maker is about to lock it.
-        let lock = match is_dir {
-            true => fs::File::options()
-                .append(true)
-                .create(true)
-                .open(path.join(LOCK)),
-            false => fs::File::open(&path),
-        };
-        let Ok(lock) = lock else {
-            continue;
-        };
-        if lock.try_lock().is_ok() {
-            tracing::info!(path = %path.display(), "removing what a killed process left behind");
-            let _ = match is_dir {
-                true => remove_locked(&path),
-                false => fs::remove_file(&path),
-            };
-        }
-    }
-}
-
 /// A single output file under construction, with the same promise.
 #[derive(Debug)]
 pub struct PartialFile {
@@ -416,7 +420,7 @@ impl PartialFile {
         }
         let parent = parent_of(target);
         fs::create_dir_all(&parent).map_err(|e| RunError::write(&parent, e))?;
-        remove_leftovers(&parent);
+        leftovers::remove_leftovers(&parent, None);
         let name = name_of(target)?;
         let (file, partial) = loop {
             use std::os::unix::fs::PermissionsExt;
@@ -472,24 +476,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clean_up_that_was_killed_is_ended_by_the_next_run() {
-        let folder = tempfile::tempdir().unwrap();
-        // As an earlier clean-up left it: content, and no lock.
-        let leaked = folder.path().join(format!(".run{PARTIAL}leaked"));
-        fs::create_dir_all(leaked.join("traces")).unwrap();
-        fs::write(leaked.join("traces/part-0.parquet"), "x").unwrap();
-        // As a killed run left it.
-        let killed = folder.path().join(format!(".run{PARTIAL}killed"));
-        fs::create_dir_all(killed.join("work")).unwrap();
-        fs::write(killed.join(LOCK), "").unwrap();
-        // A run that is alive.
-        let alive = RunDirectory::create(&folder.path().join("alive"), false, &[]).unwrap();
-        assert!(!leaked.exists() && !killed.exists());
-        let other = RunDirectory::create(&folder.path().join("other"), false, &[]).unwrap();
-        assert!(alive.path().join(LOCK).exists() && other.path().exists());
-    }
-
-    #[test]
     fn runs_that_begin_at_once_take_none_for_a_leftover() {
         let folder = tempfile::tempdir().unwrap();
         std::thread::scope(|scope| {
@@ -504,23 +490,5 @@ mod tests {
             }
         });
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn the_lock_is_the_last_to_go() {
-        let folder = tempfile::tempdir().unwrap();
-        let run = folder.path().join("run");
-        fs::create_dir_all(run.join("traces")).unwrap();
-        fs::write(run.join(LOCK), "").unwrap();
-        fs::write(run.join("traces/part-0.parquet"), "x").unwrap();
-        fs::write(run.join("summary.json"), "{}").unwrap();
-        remove_all_but_lock(&run).unwrap();
-        let left: Vec<_> = fs::read_dir(&run)
-            .unwrap()
-            .map(|e| e.unwrap().file_name())
-            .collect();
-        assert_eq!(left, [LOCK]);
-        remove_locked(&run).unwrap();
-        assert!(!run.exists());
     }
 }

@@ -1,28 +1,59 @@
 //! What a run says about itself at the end: counts, distributions, worst sessions, gates.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::metric::{Gate, MetricInfo, Rules};
 
 /// Scores have 4 decimals, so counting each value makes every quantile exact at constant memory.
 const STEPS: usize = 10_000;
 
-/// The distribution of one metric's stored scores.
-#[derive(Clone, Debug)]
+/// The distribution of one metric's stored scores: whole numbers alone, so that distributions of parts of the scores add
+/// up to that of all, in any order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Stored", into = "Stored")]
 pub struct Distribution {
     counts: Vec<u64>,
-    sum: f64,
-    count: u64,
     failed: u64,
     passed: u64,
+}
+
+/// A distribution in a file: of the steps, those with scores.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    scores: Vec<(usize, u64)>,
+    failed: u64,
+    passed: u64,
+}
+
+impl From<Distribution> for Stored {
+    fn from(of: Distribution) -> Self {
+        let counts = of.counts.into_iter().enumerate();
+        Self {
+            scores: counts.filter(|(_, count)| *count > 0).collect(),
+            failed: of.failed,
+            passed: of.passed,
+        }
+    }
+}
+
+impl From<Stored> for Distribution {
+    fn from(stored: Stored) -> Self {
+        let mut counts = vec![0; STEPS + 1];
+        for (step, count) in stored.scores {
+            counts[step.min(STEPS)] += count;
+        }
+        Self {
+            counts,
+            failed: stored.failed,
+            passed: stored.passed,
+        }
+    }
 }
 
 impl Default for Distribution {
     fn default() -> Self {
         Self {
             counts: vec![0; STEPS + 1],
-            sum: 0.0,
-            count: 0,
             failed: 0,
             passed: 0,
         }
@@ -35,9 +66,19 @@ impl Distribution {
         // To the nearest: a score of 4 decimals is never far from it.
         let step = (score * STEPS as f64 + 0.5).clamp(0.0, STEPS as f64) as usize;
         self.counts[step] += 1;
-        self.sum += score;
-        self.count += 1;
         self.passed += u64::from(score >= threshold);
+    }
+
+    /// Adds the scores of another one.
+    fn merge(&mut self, other: &Self) {
+        let counts = self.counts.iter_mut().zip(&other.counts);
+        counts.for_each(|(count, more)| *count += more);
+        self.failed += other.failed;
+        self.passed += other.passed;
+    }
+
+    fn count(&self) -> u64 {
+        self.counts.iter().sum()
     }
 
     /// Adds a target whose metric failed.
@@ -47,12 +88,15 @@ impl Distribution {
 
     /// The mean score; none without scores.
     pub fn mean(&self) -> Option<f64> {
-        (self.count > 0).then(|| self.sum / self.count as f64)
+        let counts = self.counts.iter().enumerate();
+        let sum: u128 = counts.map(|(step, n)| step as u128 * u128::from(*n)).sum();
+        let count = self.count();
+        (count > 0).then(|| sum as f64 / STEPS as f64 / count as f64)
     }
 
     /// The smallest score that at least a share `q` of all scores does not exceed.
     fn quantile(&self, q: f64) -> Option<f64> {
-        let rank = ((q * self.count as f64).ceil() as u64).max(1);
+        let rank = ((q * self.count() as f64).ceil() as u64).max(1);
         let mut seen = 0;
         let step = self.counts.iter().position(|n| {
             seen += n;
@@ -71,7 +115,7 @@ impl Distribution {
             name: metric.name.into(),
             level: metric.level.name().into(),
             meaning: metric.meaning.into(),
-            count: self.count,
+            count: self.count(),
             failed: self.failed,
             mean: self.mean().map(crate::metric::round4),
             min: self.quantile(0.0),
@@ -87,7 +131,7 @@ impl Distribution {
 }
 
 /// Distributions by metric.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Distributions(Vec<(String, Distribution)>);
 
 impl Distributions {
@@ -109,6 +153,13 @@ impl Distributions {
     /// Takes one that is known.
     pub fn insert(&mut self, metric: &str, distribution: Distribution) {
         *self.of(metric) = distribution;
+    }
+
+    /// Adds the scores of others, metric by metric.
+    pub fn merge(&mut self, others: &Self) {
+        for (metric, distribution) in &others.0 {
+            self.of(metric).merge(distribution);
+        }
     }
 
     /// Takes those of other metrics.
@@ -192,7 +243,7 @@ pub struct GateResult {
 }
 
 /// A session at the bottom of the list.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorstSession {
     /// Its id.
     pub session_id: String,
@@ -208,13 +259,10 @@ pub struct WorstSession {
     pub flagged_traces: Vec<String>,
     /// What weighs most in its reliability; none where that was not computed, or rests on nothing.
     pub worst_step: Option<WorstStep>,
-    /// Its first row in the traces table.
-    #[serde(skip)]
-    pub first_row: u64,
 }
 
 /// The riskiest trace of a session, and the signal that makes it so.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorstStep {
     /// The trace.
     pub trace_id: String,
@@ -275,6 +323,14 @@ mod tests {
             ),
             (1, 1, 1, 2)
         );
+        let stored = serde_json::to_string(&distribution).unwrap();
+        let read: Distribution = serde_json::from_str(&stored).unwrap();
+        assert_eq!(read, distribution);
+        let mut twice = read.clone();
+        twice.merge(&distribution);
+        assert_eq!(twice.mean(), distribution.mean());
+        let twice = twice.summarise(metric, 0.5);
+        assert_eq!((twice.count, twice.passed, twice.median), (10, 6, Some(0.5)));
         let empty = Distribution::default().summarise(metric, 0.5);
         assert_eq!((empty.mean, empty.median, empty.count), (None, None, 0));
     }

@@ -13,7 +13,7 @@ use crate::metric::Rules;
 use crate::output::directory::MANIFEST;
 use crate::output::{RunDirectory, RunError};
 use crate::text::origin_of;
-use crate::trace::SourceFile;
+use crate::trace::{Buckets, SourceFile};
 
 #[derive(Serialize)]
 pub(crate) struct File {
@@ -116,6 +116,16 @@ pub(crate) const RETRY_OF: &str = "retry_of";
 /// The member that names the run that a run continues.
 pub(crate) const CONTINUES: &str = "continues";
 
+/// The member that says in how many buckets the sessions of a run are, if there are several.
+const BUCKETS: &str = "buckets";
+
+/// In how many buckets the sessions of a run with this manifest are.
+pub(crate) fn buckets_of(manifest: &Value) -> Buckets {
+    let count = manifest.get(BUCKETS).and_then(Value::as_u64);
+    let count = count.and_then(|count| usize::try_from(count).ok());
+    count.and_then(Buckets::new).unwrap_or(Buckets::ONE)
+}
+
 /// The model's part of the manifest. `folder` is where the model came from; none for the one inside the program.
 pub(crate) fn model(service: &EmbeddingService, folder: Option<&Path>) -> Value {
     let model = service.model();
@@ -157,6 +167,8 @@ pub(crate) struct Origins<'a> {
     pub retry: Option<Value>,
     /// The run that this one continues, if it does; see [`CONTINUES`].
     pub continues: Option<Value>,
+    /// In how many buckets the sessions are, if there are several.
+    pub buckets: u32,
 }
 
 /// Writes the manifest of a folder of tables that is no run: it has no scores, and no rules.
@@ -243,6 +255,9 @@ pub(crate) fn write<'f>(
         }
         if let Some(names) = origins.metric_names {
             manifest.insert("metric_names".into(), json!(names));
+        }
+        if origins.buckets > 1 {
+            manifest.insert(BUCKETS.into(), origins.buckets.into());
         }
         if let Some(continues) = origins.continues {
             manifest.insert(CONTINUES.into(), continues);

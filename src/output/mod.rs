@@ -8,6 +8,7 @@ pub(crate) mod directory;
 mod error;
 mod figures;
 pub(crate) mod label_column;
+mod leftovers;
 pub(crate) mod manifest;
 pub(crate) mod quarantine_rows;
 pub(crate) mod score_rows;
@@ -17,6 +18,7 @@ pub(crate) mod table_writer;
 
 pub use begun::{Announced, Begun, BegunRun, BegunStatus, begun_runs};
 pub(crate) use directory::names_of_a_run;
+pub(crate) use leftovers::remove_all_leftovers;
 pub use directory::{PartialFile, RunDirectory, delete_run};
 pub use error::RunError;
 pub use figures::{

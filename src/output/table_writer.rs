@@ -1,4 +1,4 @@
-//! One table of a run directory: `NAME/part-00000.parquet`, …
+//! One table of a run directory: `NAME/part-00000.parquet`, …, or of one of its buckets: `NAME/bucket-00017.parquet`, …
 //!
 //! Everything that could differ between two runs over the same rows is fixed: row-group size, part
 //! size, encodings, the creator's name. Equal rows give equal bytes.
@@ -30,7 +30,37 @@ pub(crate) fn properties() -> WriterProperties {
 
 /// The file of a table's part.
 pub(crate) fn part_path(folder: &Path, part: u64) -> PathBuf {
-    folder.join(format!("part-{part:05}.parquet"))
+    Parts::OfAll.path(folder, part)
+}
+
+/// What the parts of a table hold, which their names say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Parts {
+    /// All rows, one part after the other.
+    #[default]
+    OfAll,
+    /// The rows of a bucket.
+    OfBucket(u32),
+}
+
+impl Parts {
+    /// The file of a part. In the order of their names, parts of a bucket follow each other, and buckets too.
+    pub fn path(self, folder: &Path, part: u64) -> PathBuf {
+        folder.join(match (self, part) {
+            (Self::OfAll, part) => format!("part-{part:05}.parquet"),
+            (Self::OfBucket(bucket), 0) => format!("bucket-{bucket:05}.parquet"),
+            (Self::OfBucket(bucket), part) => format!("bucket-{bucket:05}_{part:05}.parquet"),
+        })
+    }
+
+    /// What a file holds, by its name; none if it is no part of a table.
+    pub fn of(file: &Path) -> Option<Self> {
+        let name = file.file_name()?.to_str()?.strip_suffix(".parquet")?;
+        match name.strip_prefix("bucket-") {
+            Some(bucket) => Some(Self::OfBucket(bucket.get(..5)?.parse().ok()?)),
+            None => name.starts_with("part-").then_some(Self::OfAll),
+        }
+    }
 }
 
 /// Of tables that only the run itself reads: no time is spent on making them small.
@@ -44,6 +74,7 @@ fn properties_of_work() -> WriterProperties {
 /// Writes rows in the order given.
 pub(crate) struct TableWriter {
     folder: PathBuf,
+    parts: Parts,
     schema: SchemaRef,
     properties: WriterProperties,
     part: u64,
@@ -55,25 +86,41 @@ impl TableWriter {
     /// Starts a table; its first part is there even if it stays without rows, so that readers find
     /// the schema.
     pub fn create(run: &Path, name: &str, schema: SchemaRef) -> Result<Self, RunError> {
-        Self::start(run, name, schema, properties())
+        Self::start(run, name, schema, (properties(), Parts::OfAll))
+    }
+
+    /// Starts what these parts hold of a table.
+    pub fn create_parts(
+        run: &Path,
+        name: &str,
+        schema: SchemaRef,
+        parts: Parts,
+    ) -> Result<Self, RunError> {
+        Self::start(run, name, schema, (properties(), parts))
     }
 
     /// Starts a table among the working files of a run, which go before the run is whole.
-    pub fn create_in_work(work: &Path, name: &str, schema: SchemaRef) -> Result<Self, RunError> {
-        Self::start(work, name, schema, properties_of_work())
+    pub fn create_in_work(
+        work: &Path,
+        name: &str,
+        schema: SchemaRef,
+        parts: Parts,
+    ) -> Result<Self, RunError> {
+        Self::start(work, name, schema, (properties_of_work(), parts))
     }
 
     fn start(
         parent: &Path,
         name: &str,
         schema: SchemaRef,
-        properties: WriterProperties,
+        (properties, parts): (WriterProperties, Parts),
     ) -> Result<Self, RunError> {
         let folder = parent.join(name);
         std::fs::create_dir_all(&folder).map_err(|e| RunError::write(&folder, e))?;
-        let writer = Self::open(&folder, 0, &schema, &properties)?;
+        let writer = Self::open(&parts.path(&folder, 0), &schema, &properties)?;
         Ok(Self {
             folder,
+            parts,
             schema,
             properties,
             part: 0,
@@ -83,23 +130,25 @@ impl TableWriter {
     }
 
     fn open(
-        folder: &Path,
-        part: u64,
+        path: &Path,
         schema: &SchemaRef,
         properties: &WriterProperties,
     ) -> Result<ArrowWriter<BufWriter<File>>, RunError> {
-        let path = part_path(folder, part);
-        let file = File::create(&path).map_err(|e| RunError::write(&path, e))?;
+        let file = File::create(path).map_err(|e| RunError::write(path, e))?;
         ArrowWriter::try_new(
             BufWriter::with_capacity(1 << 20, file),
             schema.clone(),
             Some(properties.clone()),
         )
-        .map_err(|e| RunError::write(&path, e))
+        .map_err(|e| RunError::write(path, e))
+    }
+
+    fn path(&self) -> PathBuf {
+        self.parts.path(&self.folder, self.part)
     }
 
     fn failed(&self, problem: impl ToString) -> RunError {
-        RunError::write(&part_path(&self.folder, self.part), problem)
+        RunError::write(&self.path(), problem)
     }
 
     /// Where the parts are.
@@ -112,7 +161,7 @@ impl TableWriter {
         while start < batch.num_rows() {
             if self.rows_in_part == ROWS_PER_PART {
                 self.part += 1;
-                let next = Self::open(&self.folder, self.part, &self.schema, &self.properties)?;
+                let next = Self::open(&self.path(), &self.schema, &self.properties)?;
                 let full = std::mem::replace(&mut self.writer, next);
                 close(full).map_err(|e| self.failed(e))?;
                 self.rows_in_part = 0;
@@ -130,7 +179,7 @@ impl TableWriter {
 
     /// Closes the table; returns the number of its last part.
     pub fn finish(self) -> Result<u64, RunError> {
-        let (path, part) = (part_path(&self.folder, self.part), self.part);
+        let (path, part) = (self.path(), self.part);
         close(self.writer).map_err(|e| RunError::write(&path, e))?;
         Ok(part)
     }

@@ -8,9 +8,10 @@ use arrow::array::{Array, AsArray, RecordBatch};
 
 use super::EngineRequest;
 use super::aggregated_traces::AggregatedTraces;
+use super::bucket::{BucketPlace, SessionCounts, SessionTables, Sink};
 use super::engine::runtime;
 use super::making::{Making, making, set_aside};
-use super::session_rows::{SessionCounts, SessionRows};
+use super::session_rows::SessionRows;
 use super::signals_file::GivenSignals;
 use crate::engine::{
     EngineOptions, SessionPlan, Tap, engine_session, for_each_batch, given_signals, traces_table,
@@ -19,6 +20,7 @@ use crate::history::import_scores::IMPORT;
 use crate::history::{HistoryError, check_if_of_run, read_run};
 use crate::metric::{ALL, Method, Rules, SIGNALS, SPAN_SIGNALS};
 use crate::output::directory::MANIFEST;
+use crate::output::table_writer::Parts;
 use crate::output::{RunDirectory, RunError, manifest};
 use crate::run::imported_signals::imported_signals;
 use crate::summary::Summary;
@@ -136,10 +138,10 @@ fn make(request: &AggregateRequest, making: &mut Making) -> Result<(Summary, Pat
         merged_duplicates: merged,
         non_finite_signals: source.non_finite_signals(),
         unmatched_signals: given.signals.ids().len() as u64 - seen.with_imported,
+        worst_sessions: sessions.worst_sessions(),
         sessions_without_evidence: sessions.without_evidence,
         evidence_required: rules.null_without_evidence,
         metrics: sessions.distributions.summaries(wanted, rules),
-        worst_sessions: sessions.worst,
         gates: sessions.distributions.gates(rules),
         ..Summary::default()
     };
@@ -304,13 +306,16 @@ async fn execute(
         span_signals: of_spans,
     };
     let frame = plan.sessions(&context, Arc::new(tap)).await?;
-    let mut rows = SessionRows::create(run, rules, None, None)?;
+    let mut rows = SessionRows::of(rules, None, None, 0);
+    let mut tables = SessionTables::create(&BucketPlace::of(run, Parts::OfAll), false)?;
     for_each_batch(frame, |batch| {
-        rows.write(&batch).map_err(crate::engine::external)
+        let written = rows.make(&batch).and_then(|rows| tables.write(rows));
+        written.map_err(crate::engine::external)
     })
     .await?;
+    tables.finish(0)?;
     let watch = watch.lock().unwrap_or_else(PoisonError::into_inner).take();
     let watch = watch.ok_or_else(|| RunError::Plan("the rows were counted twice".into()))?;
     watch.rows.finish()?;
-    Ok((watch.seen, rows.finish(0)?))
+    Ok((watch.seen, rows.counts))
 }

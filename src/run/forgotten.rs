@@ -11,6 +11,7 @@ use std::sync::Arc;
 use arrow::array::{Array, AsArray, RecordBatch};
 use serde::{Deserialize, Serialize};
 
+use super::bucket::RunBuckets;
 use super::engine::{runtime, user_cache};
 use super::signals_file::GivenSignals;
 use super::{ScoreRequest, open, stages};
@@ -343,6 +344,7 @@ fn put_again(request: &ScoreRequest) -> Result<BTreeSet<String>, RunError> {
         service: None,
         repeats: documents.repeats(),
         targets: None,
+        buckets: RunBuckets::one(),
     };
     let reading = stages::reading(request, stages::columns(&request.rules, None));
     let source = Arc::new(TraceSource::open(files, reading, Arc::default())?);

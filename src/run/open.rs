@@ -220,6 +220,8 @@ pub fn score(
         on_bad_file: on_bad_file(job),
         signals: job.signals.clone(),
         continues: None,
+        buckets: job.buckets.and_then(|buckets| buckets.0),
+        resume: job.resume,
         offline: job.offline,
         judge,
         rules,

@@ -12,6 +12,7 @@ use crate::engine::{Digests, ScorePlan};
 use crate::judge::{Price, Usage, follow};
 use crate::metric::JudgedMetric;
 use crate::output::RunError;
+use crate::run::bucket::RunBuckets;
 use crate::run::engine::runtime;
 use crate::run::inputs::inputs;
 use crate::run::judging::request::JudgeRequest;
@@ -97,6 +98,7 @@ pub fn plan(request: &ScoreRequest, judge: &JudgeRequest) -> Result<PlanSummary,
                 service: Some(load_service(&request.engine, work.path())?),
                 repeats: known.repeats,
                 targets,
+                buckets: RunBuckets::one(),
             };
             // Of the run's own metrics, a condition sees the signals.
             let plan = ScorePlan {

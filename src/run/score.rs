@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use serde_json::{Value, json};
+
+use super::bucket::{BucketCounts, RunBuckets, SessionCounts, TraceCounts};
 use super::engine::runtime;
 use super::making::{Making, making, set_aside};
-use super::session_rows::SessionCounts;
 use super::signals_file::GivenSignals;
-use super::trace_rows::TraceCounts;
 use super::{EngineRequest, Retry, load_service, worst};
 use crate::embed::{EmbeddingCounts, EmbeddingService};
 use crate::job::RequestRecord;
@@ -22,10 +23,10 @@ use crate::run::night::{self, Night};
 use crate::run::stages::{Known, Passes};
 use crate::run::{carried, retry_conversations, stages};
 use crate::selection::TargetChoice;
-use crate::summary::{PageFacts, ShownSession, Summary};
+use crate::summary::{BucketSummary, PageFacts, ShownSession, Summary};
 use crate::text::TextMode;
 use crate::trace::format::Found;
-use crate::trace::{ColumnMap, OnBadFile, Quarantine, SourceFile, TraceSource};
+use crate::trace::{Buckets, ColumnMap, OnBadFile, Quarantine, SourceFile, TraceSource};
 
 /// Renders report.html from what a run came to, or says what is wrong with its template.
 pub type PageWriter = fn(&PageFacts, &Rules, &Summary, &[ShownSession]) -> Result<String, String>;
@@ -53,6 +54,10 @@ pub struct ScoreRequest {
     pub judge: Option<JudgeRequest>,
     /// A run, or a folder of runs, whose latest one this run continues.
     pub continues: Option<PathBuf>,
+    /// In how many buckets; none are as many as suit the rows, or as the run has that this one continues.
+    pub buckets: Option<Buckets>,
+    /// Whether to go on with what a run to the same directory has finished, which was broken off.
+    pub resume: bool,
     /// Whether nothing may be fetched from other machines.
     pub offline: bool,
     /// Which traces or sessions are evaluated; none takes all.
@@ -153,7 +158,11 @@ fn make(
     given_files.extend(request.signals.as_ref().map(PathBuf::from));
     given_files.extend(request.engine.model.clone());
     given_files.extend(request.judge.as_ref().map(|judge| judge.ledger.clone()));
-    let directory = || RunDirectory::create(&request.out, request.overwrite, &given_files);
+    let begin = match request.resume {
+        true => RunDirectory::resume,
+        false => RunDirectory::create,
+    };
+    let directory = || begin(&request.out, request.overwrite, &given_files);
     // Files that have to be made are made in the run's own directory: that there is room for it is known before.
     let needed = !request.found.foreign.is_empty() || request.continues.is_some();
     let early = needed.then(directory).transpose()?;
@@ -261,11 +270,21 @@ fn make(
     if let Some(targets) = &targets {
         given_ids.retain(|trace_id| targets.contains(trace_id));
     }
+    let asked = Asked {
+        record: &record,
+        rules,
+        model: service.as_deref(),
+        continues: night.as_ref().map(|night| json!(night.continues)),
+    };
+    let count = buckets(request, &source, night.as_ref());
+    let buckets = RunBuckets::open(&run, count, &asked.json(count), judge.is_some())?;
+    let resumed = buckets.done_before.len() as u64;
     let passes = Passes {
         request,
         service: service.clone(),
         repeats: known.repeats,
         targets,
+        buckets,
     };
     let judged = match (&judge, &known.documents) {
         (Some((judge, judges)), Some(documents)) => {
@@ -288,7 +307,10 @@ fn make(
     };
 
     progress.enter("scoring");
-    let (mut traces, mut sessions) = runtime.block_on(passes.score(
+    let BucketCounts {
+        mut traces,
+        mut sessions,
+    } = runtime.block_on(passes.score(
         &run,
         Arc::clone(&source),
         &given,
@@ -329,14 +351,18 @@ fn make(
         ..summarise(
             request,
             &source,
-            quarantine.rows(),
+            (quarantine.rows(), known.repeats),
             traces,
-            sessions,
+            &sessions,
             &distributions,
             counts,
         )?
     };
     summary.input_notes.clone_from(&opened.notes);
+    summary.buckets = (count != Buckets::ONE).then(|| BucketSummary {
+        count: count.count(),
+        resumed,
+    });
     summary.continued = night.as_ref().map(|night| night.summary.clone());
     opened
         .set_aside
@@ -346,7 +372,7 @@ fn make(
     opened.name_given(&quarantine);
     set_aside(&run, &quarantine, &mut summary)?;
     if let Some(page) = request.report {
-        let worst = worst::read(&run, &source, &summary.worst_sessions, rules)?;
+        let worst = worst::read(&run, &source, (count, &sessions.worst), rules)?;
         making.stages.end("read worst sessions");
         summary.stages.clone_from(&making.stages.list);
         let model = service.as_deref().map(EmbeddingService::model);
@@ -375,12 +401,63 @@ fn make(
         monitor_id: request.monitor_id.as_deref(),
         metric_names: Some(&request.metric_names),
         retry: request.retry().map(|retry| retry.retried()),
-        continues: night
-            .as_ref()
-            .map(|night| serde_json::json!(night.continues)),
+        continues: night.as_ref().map(|night| json!(night.continues)),
+        buckets: count.count(),
     };
     drop(runtime);
     making.finish(run, "score", source.files(), rules, origins, summary)
+}
+
+/// In how many buckets a run is scored.
+fn buckets(request: &ScoreRequest, source: &TraceSource, night: Option<&Night>) -> Buckets {
+    let chosen = request.buckets.or_else(|| night.map(Night::buckets));
+    chosen.unwrap_or_else(|| {
+        // Rows of JSON Lines are not counted beforehand: they are taken for a kilobyte each.
+        let bytes = || {
+            let sizes = source.files().flat_map(|file| std::fs::metadata(&file.path));
+            sizes.map(|of| of.len()).sum::<u64>()
+        };
+        Buckets::for_rows(source.rows_expected().unwrap_or_else(|| bytes() / 1024))
+    })
+}
+
+/// What a run is asked, as far as it decides what its tables hold.
+struct Asked<'a> {
+    record: &'a RequestRecord,
+    rules: &'a Rules,
+    model: Option<&'a EmbeddingService>,
+    continues: Option<Value>,
+}
+
+impl Asked<'_> {
+    /// Settings that decide no score.
+    const IDLE: [&'static str; 9] = [
+        "threads",
+        "memory_limit",
+        "overwrite",
+        "json",
+        "cache",
+        "cache_size",
+        "no_cache",
+        "resume",
+        "buckets",
+    ];
+
+    fn json(&self, buckets: Buckets) -> Value {
+        let mut record = self.record.clone();
+        record.report = false;
+        record
+            .settings
+            .retain(|name, _| !Self::IDLE.contains(&name.as_str()));
+        json!({
+            "nightmill": env!("CARGO_PKG_VERSION"),
+            "buckets": buckets.count(),
+            "request": record,
+            "rules": manifest::rules_of(self.rules),
+            "model": self.model.map(|service| manifest::model(service, None)),
+            "continues": self.continues,
+        })
+    }
 }
 
 /// Whether there is a row to score.
@@ -437,9 +514,9 @@ fn write_report(
 fn summarise(
     request: &ScoreRequest,
     source: &TraceSource,
-    quarantined: u64,
+    (quarantined, repeats): (u64, bool),
     traces: TraceCounts,
-    sessions: SessionCounts,
+    sessions: &SessionCounts,
     distributions: &Distributions,
     embedding: EmbeddingCounts,
 ) -> Result<Summary, RunError> {
@@ -448,7 +525,7 @@ fn summarise(
     let left_out = source.rows_left_out();
     let kept = rows_read.checked_sub(quarantined + left_out);
     let merged = kept.and_then(|kept| kept.checked_sub(traces.traces))
-        .filter(|merged| *merged == 0 || traces.merged).ok_or_else(|| {
+        .filter(|merged| *merged == 0 || repeats).ok_or_else(|| {
         RunError::Plan(format!(
             "rows don't add up: {rows_read} read, {quarantined} quarantined, {left_out} left out, {} scored; nothing was written",
             traces.traces
@@ -491,7 +568,7 @@ fn summarise(
         metrics: distributions.summaries(computed, rules),
         gates: distributions.gates(rules),
         failures: traces.failures(),
-        worst_sessions: sessions.worst,
+        worst_sessions: sessions.worst_sessions(),
         ..Summary::default()
     })
 }

@@ -1,7 +1,5 @@
 //! From aggregated sessions of the plan to the tables `sessions` and `scores`.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -11,20 +9,15 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema, SchemaRef, TimeUnit};
 use serde_json::Value;
 
+use super::bucket::SessionCounts;
 use super::night::SessionsSoFar;
 use super::trace_rows::column;
 use crate::metric::{RISKS, Rules, SIGNALS, SPAN_SIGNALS, SignalWeights, round4};
-use crate::output::score_rows::{
-    AUTOMATED, MadeBy, ModelLabel, NO_EVIDENCE, ScoreRow, ScoreRows, scores_schema,
-};
-use crate::output::table_writer::{TableWriter, part_path};
-use crate::output::{Distributions, RunDirectory, RunError, Status, WorstSession, WorstStep};
-
-/// How many sessions the summary and the report show.
-const WORST: usize = 10;
+use crate::output::score_rows::{AUTOMATED, MadeBy, ModelLabel, NO_EVIDENCE, ScoreRow, ScoreRows};
+use crate::output::{RunError, Status, WorstSession, WorstStep};
 
 /// The columns of sessions; those of a night also say since when there is one.
-fn sessions_schema(of_night: bool) -> SchemaRef {
+pub(super) fn sessions_schema(of_night: bool) -> SchemaRef {
     let time = |name| {
         Field::new(
             name,
@@ -58,104 +51,38 @@ fn sessions_schema(of_night: bool) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// What the summary needs of the sessions.
-#[derive(Debug, Default)]
-pub(super) struct SessionCounts {
-    pub sessions: u64,
-    pub distributions: Distributions,
-    pub without_evidence: BTreeMap<String, u64>,
-    pub worst: Vec<WorstSession>,
-    rows: u64,
-}
-
-impl SessionCounts {
-    /// Takes a session into the list of the worst, if it is one of them; then `step` finds its worst step.
-    fn consider(&mut self, session: WorstSession, step: impl FnOnce() -> Option<WorstStep>) {
-        let badness = |s: &WorstSession| {
-            (
-                s.agent_reliability.unwrap_or(2.0),
-                s.agent_consistency.unwrap_or(2.0),
-            )
-        };
-        if session.agent_reliability.is_none() && session.agent_consistency.is_none() {
-            return;
-        }
-        let order = |a: &WorstSession, b: &WorstSession| {
-            let ((ra, ca), (rb, cb)) = (badness(a), badness(b));
-            ra.total_cmp(&rb)
-                .then(ca.total_cmp(&cb))
-                .then_with(|| a.session_id.cmp(&b.session_id))
-                .then_with(|| a.project_id.cmp(&b.project_id))
-        };
-        let at = self
-            .worst
-            .partition_point(|other| order(other, &session).is_lt());
-        if at < WORST {
-            let worst_step = step();
-            self.worst.insert(
-                at,
-                WorstSession {
-                    worst_step,
-                    ..session
-                },
-            );
-            self.worst.truncate(WORST);
-        }
-    }
-}
-
-/// Writes sessions as they come out of the plan.
-pub(super) struct SessionRows {
-    sessions: TableWriter,
-    scores: TableWriter,
-    target: PathBuf,
-    rules: Rules,
-    labels: Option<ModelLabel>,
-    so_far: Option<SessionsSoFar>,
+/// Makes rows of `sessions` and `scores` of folded sessions, in their order.
+pub(super) struct SessionRows<'j> {
+    rules: &'j Rules,
+    labels: Option<&'j ModelLabel>,
+    so_far: Option<&'j SessionsSoFar>,
+    bucket: u32,
     pub counts: SessionCounts,
 }
 
-impl SessionRows {
-    /// Session scores are written aside while trace scores are still coming; see
-    /// [`SessionRows::finish`].
-    pub fn create(
-        run: &RunDirectory,
-        rules: &Rules,
-        labels: Option<ModelLabel>,
-        so_far: Option<SessionsSoFar>,
-    ) -> Result<Self, RunError> {
-        let schema = sessions_schema(so_far.is_some());
-        Ok(Self {
-            sessions: TableWriter::create(run.path(), "sessions", schema)?,
-            scores: TableWriter::create(&run.work(), "session_scores", scores_schema())?,
-            target: run.path().join("scores"),
-            rules: rules.clone(),
+impl<'j> SessionRows<'j> {
+    pub fn of(
+        rules: &'j Rules,
+        labels: Option<&'j ModelLabel>,
+        so_far: Option<&'j SessionsSoFar>,
+        bucket: u32,
+    ) -> Self {
+        Self {
+            rules,
             labels,
             so_far,
+            bucket,
             counts: SessionCounts::default(),
-        })
-    }
-
-    /// Closes the tables; the parts with session scores become parts of `scores` from `first_part`
-    /// on.
-    pub fn finish(self, first_part: u64) -> Result<SessionCounts, RunError> {
-        self.sessions.finish()?;
-        let aside = self.scores.folder().to_owned();
-        for part in 0..=self.scores.finish()? {
-            let target = part_path(&self.target, first_part + part);
-            std::fs::create_dir_all(&self.target).map_err(|e| RunError::write(&self.target, e))?;
-            std::fs::rename(part_path(&aside, part), &target)
-                .map_err(|e| RunError::write(&target, e))?;
         }
-        Ok(self.counts)
     }
 
-    pub fn write(&mut self, batch: &RecordBatch) -> Result<(), RunError> {
-        let (sessions, scores) = self
-            .convert(batch)
-            .map_err(|e| RunError::Plan(format!("a result batch could not be built: {e}")))?;
-        self.sessions.write(&sessions)?;
-        self.scores.write(&scores)
+    /// Rows of `sessions` and of `scores` for a batch of the plan.
+    ///
+    /// # Errors
+    /// [`RunError::Plan`], if the plan's rows are not what they should be.
+    pub fn make(&mut self, batch: &RecordBatch) -> Result<(RecordBatch, RecordBatch), RunError> {
+        self.convert(batch)
+            .map_err(|e| RunError::Plan(format!("a result batch could not be built: {e}")))
     }
 
     fn convert(
@@ -171,7 +98,7 @@ impl SessionRows {
             ("agent_consistency", column("agent_consistency")?),
         ]
         .map(|(name, column)| (name, SessionMetric::new(column)));
-        let mut rows = ScoreRows::new(self.labels.clone(), &self.rules);
+        let mut rows = ScoreRows::new(self.labels.cloned(), self.rules);
         let mut scores = [Float64Builder::new(), Float64Builder::new()];
         let mut evaluated = [Int64Builder::new(), Int64Builder::new()];
         let mut flagged_count = Int64Builder::new();
@@ -230,23 +157,19 @@ impl SessionRows {
                 flagged_ids.values().append_value(id);
             }
             flagged_ids.append(flagged.is_some());
-            self.counts.sessions += 1;
-            let count = traces.value(row).unsigned_abs();
             let session = WorstSession {
                 session_id: session_id.to_owned(),
                 project_id: project_id.map(str::to_owned),
                 agent_reliability: shown[0],
                 agent_consistency: shown[1],
-                traces: count,
+                traces: traces.value(row).unsigned_abs(),
                 flagged_traces: flagged.unwrap_or_default(),
                 worst_step: None,
-                first_row: self.counts.rows,
             };
             let weights = &self.rules.weights;
-            self.counts.consider(session, || {
+            self.counts.count(self.bucket, session, || {
                 worst_step(metrics[0].1.as_ref()?.row(row)?.details, weights)
             });
-            self.counts.rows += count;
         }
         let [mut reliability, mut consistency] = scores;
         let [mut reliability_evaluated, mut consistency_evaluated] = evaluated;

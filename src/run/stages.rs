@@ -12,7 +12,7 @@ use crate::conversation::from_traces::ChosenSession;
 use crate::conversation::{Conversations, judge_all};
 use crate::embed::EmbeddingService;
 use crate::engine::{
-    Digests, EngineOptions, KeptRows, ScorePlan, SessionPlan, Tap, engine_session, for_each_batch,
+    Digests, EngineOptions, KeptRows, ScorePlan, SessionPlan, engine_session, for_each_batch,
     traces_table,
 };
 use crate::judge::JudgeService;
@@ -22,16 +22,15 @@ use crate::metric::{CONVERSATION, Rules, SIGNALS};
 use crate::output::score_rows::ModelLabel;
 use crate::output::{RunDirectory, RunError};
 use crate::run::ScoreRequest;
+use crate::run::bucket::{BucketCounts, BucketJob, RunBuckets};
 use crate::run::judging::judgements::Judgements;
 use crate::run::judging::request::JudgeRequest;
 use crate::run::judging::{summary, traces};
 use crate::run::night::Night;
-use crate::run::session_rows::{SessionCounts, SessionRows};
 use crate::run::signals_file::GivenSignals;
-use crate::run::trace_rows::{TraceCounts, TraceRows};
 use crate::summary::JudgeSummary;
 use crate::trace::{
-    BatchLimits, DocumentSource, FactRoom, Quarantine, ReadOptions, SourceFile, TraceColumns,
+    BatchLimits, Buckets, DocumentSource, FactRoom, Quarantine, ReadOptions, SourceFile, TraceColumns,
     TraceSource, any_id_repeats,
 };
 
@@ -161,6 +160,7 @@ pub(super) struct Passes<'r> {
     pub repeats: bool,
     /// The traces of the targets; none are all traces.
     pub targets: Option<Arc<HashSet<String>>>,
+    pub buckets: RunBuckets,
 }
 
 impl Passes<'_> {
@@ -196,6 +196,8 @@ impl Passes<'_> {
                 of_sessions: rules.of_spans().any(OfSpans::is_of_sessions),
             },
             span_signals: rules.span_signals(),
+            buckets: self.buckets.count,
+            done: self.buckets.done_before.clone(),
         }
     }
 
@@ -350,8 +352,8 @@ impl Passes<'_> {
         Ok((passing, kept))
     }
 
-    /// Scores traces and sessions and writes their tables. `computed` are the traces of `source`, if they were computed
-    /// before.
+    /// Scores traces and sessions and writes their tables, bucket by bucket. `computed` are the traces of `source`, if they
+    /// were computed before.
     pub async fn score(
         &self,
         run: &RunDirectory,
@@ -360,12 +362,8 @@ impl Passes<'_> {
         given_ids: HashSet<String>,
         (mut judgements, computed): (Option<Judgements>, Option<KeptRows>),
         night: Option<&Night>,
-    ) -> Result<(TraceCounts, SessionCounts), RunError> {
+    ) -> Result<BucketCounts, RunError> {
         let rules = &self.request.rules;
-        let labels = self.service.as_ref().map(|service| ModelLabel {
-            model: service.model().name.clone(),
-            precision: service.model().encoder.precision().into(),
-        });
         let plan = self.plan(given, None);
         let context = self.context(run.work())?;
         let read = Arc::clone(&source);
@@ -380,52 +378,47 @@ impl Passes<'_> {
                 Some(judgements.table()?)
             }
         };
-        let frame = plan.in_order(&context, computed, judged).await?;
-        let scored = frame.create_physical_plan().await?;
-        tracing::debug!(plan = %datafusion::physical_plan::displayable(scored.as_ref()).indent(false), "plan of traces");
+        let standing_in = night.and_then(|night| night.standing_in.as_ref());
+        let job = Arc::new(BucketJob {
+            rules: rules.clone(),
+            labels: self.service.as_ref().map(|service| ModelLabel {
+                model: service.model().name.clone(),
+                precision: service.model().encoder.precision().into(),
+            }),
+            given: given_ids,
+            standing_in: standing_in
+                .and_then(|file| read.files().position(|other| other == file)),
+            kept: night.map(|night| night.kept.clone()).unwrap_or_default(),
+            so_far: night.map(Night::so_far),
+            sessions: self.sessions(given, judgements.as_ref()),
+            judgements,
+        });
+        let rows = match self.buckets.count == Buckets::ONE {
+            true => {
+                let frame = plan.in_order(&context, computed, judged).await?;
+                frame.create_physical_plan().await?
+            }
+            false => plan.in_buckets(&context, computed, judged).await?,
+        };
+        let shown = datafusion::physical_plan::displayable(rows.as_ref());
+        tracing::debug!(plan = %shown.indent(false), "plan of traces");
+        self.buckets.score(&job, &context, run, rows).await
+    }
 
+    /// The plan of sessions, with the signals that every trace should have.
+    fn sessions(&self, given: &GivenSignals, judged: Option<&Judgements>) -> SessionPlan {
+        let rules = &self.request.rules;
         let expected = SIGNALS.iter().map(|(name, _)| *name).filter(|name| {
-            let judged = judgements.as_ref();
             rules.computes(name)
                 || given.names.iter().any(|n| n == name)
                 || judged.is_some_and(|judged| judged.has_signal(name))
         });
         let expected = expected.chain(rules.span_signals());
-        let expected = expected.map(str::to_owned).collect();
-        let standing_in = night.and_then(|night| night.standing_in.as_ref());
-        let standing_in = standing_in.and_then(|file| read.files().position(|other| other == file));
-        let kept = night.map(|night| night.kept.clone()).unwrap_or_default();
-        let trace_rows = TraceRows::create(run, rules, labels.clone(), given_ids, judgements)?
-            .going_on(standing_in, kept);
-        let (sender, writer) = trace_rows.on_own_thread()?;
-        let tap = Arc::new(Tap::new(scored, move |batch| {
-            // The writer only stops listening when it has failed; its own error is the one to report.
-            sender.send(batch.clone()).map_err(|_| {
-                crate::engine::external(RunError::Plan("trace rows can't be written".into()))
-            })
-        }));
-        let sessions = SessionPlan {
+        SessionPlan {
             reliability: rules.wants("agent_reliability"),
             consistency: rules.wants("agent_consistency"),
-            expected,
+            expected: expected.map(str::to_owned).collect(),
             span_signals: rules.span_signals(),
-        };
-        let table = Arc::clone(&tap);
-        let frame = sessions.sessions(&context, table).await?;
-        let mut session_rows = SessionRows::create(run, rules, labels, night.map(Night::so_far))?;
-        let ran = for_each_batch(frame, |batch| {
-            session_rows.write(&batch).map_err(crate::engine::external)
-        })
-        .await;
-        // The channel's sending end goes, and the writer comes to its end.
-        tap.close();
-        let written = writer
-            .join()
-            .map_err(|_| RunError::Plan("the writer of trace rows panicked".into()))?;
-        let (last_part, mut trace_counts) = written?;
-        trace_counts.merged = self.repeats;
-        ran?;
-        let session_counts = session_rows.finish(last_part + 1)?;
-        Ok((trace_counts, session_counts))
+        }
     }
 }

@@ -6,215 +6,103 @@ mod scored;
 mod span_rows;
 mod table;
 
-use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
-use std::thread::JoinHandle;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use plan_columns::PlanColumns;
 pub(super) use plan_columns::column;
 use recent_ids::RecentIds;
 use scored::{Labels, Scored, push_compared, push_member, push_reused};
 use span_rows::SpanMetrics;
-use table::{TraceColumns, comparing, traces_schema};
+use table::{TraceColumns, comparing};
+pub(super) use table::traces_schema;
 
+use super::bucket::{BucketJob, TraceCounts};
 use crate::engine::{unpack_comparison_record, unpack_loop_record};
-use crate::history::CARRIED;
-use crate::metric::Rules;
 use crate::metric::agent_reliability::step_risk;
 use crate::metric::coherence::Coherence;
 use crate::metric::compared::{Compared, Comparing};
 use crate::metric::{Metadata, round4};
-use crate::output::Status;
-use crate::output::score_rows::{
-    ANNOTATION, AUTOMATED, MadeBy, ModelLabel, ScoreRow, ScoreRows, scores_schema,
-};
-use crate::output::table_writer::{TableThread, TableWriter};
-use crate::output::{Distributions, FailureSummary, RunDirectory, RunError};
+use crate::output::score_rows::{ANNOTATION, AUTOMATED, MadeBy, ScoreRow, ScoreRows};
+use crate::output::{RunError, Status};
 use crate::run::carried;
-use crate::run::judging::judgements::{Judgement, Judgements};
+use crate::run::judging::judgements::Judgement;
 
-/// Counts that the summary needs.
-#[derive(Debug, Default)]
-pub(super) struct TraceCounts {
-    pub traces: u64,
-    pub without_session: u64,
-    pub failed_signals: u64,
-    pub with_given_signals: u64,
-    /// Whether the plan merges rows of one trace id; it must not lose any otherwise.
-    pub merged: bool,
-    pub pending_signals: u64,
-    /// Traces without an expected text, where outputs are compared with one.
-    pub without_expected: u64,
-    /// Traces without spans, where metrics look at them.
-    pub without_spans: u64,
-    pub distributions: Distributions,
-    /// How often a metric failed with a code, and the reason of the first time.
-    failures: BTreeMap<(String, String), (u64, String)>,
+/// Where the table of places gets its columns.
+const PLACE_COLUMNS: [&str; 2] = ["input_position", "output_position"];
+
+/// The columns of the table of places.
+pub(super) fn places_schema() -> SchemaRef {
+    let place = |name| Field::new(name, DataType::UInt64, true);
+    Arc::new(Schema::new(PLACE_COLUMNS.map(place).to_vec()))
 }
 
-impl TraceCounts {
-    /// Most codes of failures that are told apart.
-    const MOST_CODES: usize = 100;
-
-    fn fail(&mut self, metric: &str, reason: &str) {
-        // Reasons of judges begin with a code: `timeout: …`.
-        let code = reason.split(':').next().unwrap_or_default();
-        let key = (metric.to_owned(), code.to_owned());
-        if let Some((count, _)) = self.failures.get_mut(&key) {
-            *count += 1;
-        } else if self.failures.len() < Self::MOST_CODES {
-            self.failures.insert(key, (1, reason.to_owned()));
-        }
-    }
-
-    /// Why scores failed, the most frequent reasons first.
-    pub fn failures(&self) -> Vec<FailureSummary> {
-        let mut failures: Vec<FailureSummary> = self
-            .failures
-            .iter()
-            .map(|((metric, _), (count, reason))| FailureSummary {
-                metric: metric.clone(),
-                count: *count,
-                reason: reason.clone(),
-            })
-            .collect();
-        failures.sort_by_key(|failure| std::cmp::Reverse(failure.count));
-        failures
-    }
-}
-
-/// Writes scored traces as they come out of the plan.
-pub(super) struct TraceRows {
-    traces: TableThread,
-    scores: TableThread,
-    /// Where each trace's texts are, row for row beside `traces`; for the report, then thrown away.
-    places: TableWriter,
-    rules: Rules,
-    labels: Option<ModelLabel>,
-    /// Trace ids with given signals.
-    given: HashSet<String>,
-    judgements: Option<Judgements>,
-    /// For the night after this one, row for row beside `traces`.
-    carried: TableWriter,
-    /// The number of the file whose rows stand for what can't be read again.
-    standing_in: Option<usize>,
-    /// Traces that keep the scores of an earlier run, by canonical id, and that run.
-    kept: BTreeMap<String, String>,
+/// Makes rows of `traces` and `scores` of scored traces, in the order of sessions.
+pub(super) struct TraceRows<'j> {
+    job: &'j BucketJob,
     /// Metrics that compare outputs with expected texts.
     comparing: Vec<Comparing>,
     of_spans: SpanMetrics,
     session: RecentIds,
-    counts: TraceCounts,
+    pub counts: TraceCounts,
     /// The metadata of one score, in a buffer that is used again.
     metadata: String,
 }
 
-/// A writer at work: batches go in at the sender, and what it counted comes out at the end.
-type Writing = (
-    SyncSender<RecordBatch>,
-    JoinHandle<Result<(u64, TraceCounts), RunError>>,
-);
+/// What comes of a batch of scored traces, row for row but for `scores`.
+pub(super) struct TraceBatches {
+    /// Rows of `traces`.
+    pub traces: RecordBatch,
+    /// Rows of `scores`, any number a trace.
+    pub scores: RecordBatch,
+    /// Where each trace's texts are; for the report, then thrown away.
+    pub places: RecordBatch,
+    /// Rows of `carried`, for the night after this one.
+    pub carried: RecordBatch,
+}
 
-pub(super) const PLACES: &str = "places";
-
-impl TraceRows {
-    pub fn create(
-        run: &RunDirectory,
-        rules: &Rules,
-        labels: Option<ModelLabel>,
-        given: HashSet<String>,
-        judgements: Option<Judgements>,
-    ) -> Result<Self, RunError> {
-        let place = |name| Field::new(name, DataType::UInt64, true);
-        let places = Arc::new(Schema::new(vec![
-            place("input_position"),
-            place("output_position"),
-        ]));
-        let traces = TableWriter::create(run.path(), "traces", traces_schema(rules))?;
-        let scores = TableWriter::create(run.path(), "scores", scores_schema())?;
-        Ok(Self {
-            traces: TableThread::start(traces, "traces")?,
-            scores: TableThread::start(scores, "scores")?,
-            places: TableWriter::create_in_work(&run.work(), PLACES, places)?,
-            rules: rules.clone(),
-            labels,
-            given,
-            judgements,
-            carried: TableWriter::create(run.path(), CARRIED, carried::schema())?,
-            standing_in: None,
-            kept: BTreeMap::new(),
-            comparing: comparing(rules).collect(),
-            of_spans: SpanMetrics::of(rules),
-            session: RecentIds::new(rules.window),
+impl<'j> TraceRows<'j> {
+    pub fn of(job: &'j BucketJob) -> Self {
+        Self {
+            comparing: comparing(&job.rules).collect(),
+            of_spans: SpanMetrics::of(&job.rules),
+            session: RecentIds::new(job.rules.window),
             counts: TraceCounts::default(),
             metadata: String::new(),
+            job,
+        }
+    }
+
+    /// What comes of a batch.
+    ///
+    /// # Errors
+    /// [`RunError::Plan`], if the plan's rows are not what they should be.
+    pub fn make(&mut self, batch: &RecordBatch) -> Result<TraceBatches, RunError> {
+        let failed = |e: ArrowError| RunError::Plan(format!("a result batch could not be built: {e}"));
+        let (traces, scores) = self.convert(batch).map_err(failed)?;
+        let places = PLACE_COLUMNS.map(|name| batch.schema().index_of(name));
+        let [input, output] = places;
+        let places = batch.project(&[input.map_err(failed)?, output.map_err(failed)?]);
+        Ok(TraceBatches {
+            traces,
+            scores,
+            places: places.map_err(failed)?,
+            carried: carried::rows_of(batch, self.job.standing_in).map_err(failed)?,
         })
-    }
-
-    /// The same of a run that continues others: the number of the file whose rows stand for what can't be read again, and
-    /// the traces that keep their scores.
-    pub fn going_on(mut self, standing_in: Option<usize>, kept: BTreeMap<String, String>) -> Self {
-        (self.standing_in, self.kept) = (standing_in, kept);
-        self
-    }
-
-    /// Makes rows on a thread of its own, beside those that write the two tables, so that none of it holds up the plan. At
-    /// most a few batches wait.
-    pub fn on_own_thread(mut self) -> Result<Writing, RunError> {
-        let (sender, receiver) = std::sync::mpsc::sync_channel::<RecordBatch>(4);
-        let thread = std::thread::Builder::new()
-            .name("trace-rows".into())
-            .spawn(move || {
-                while let Ok(batch) = receiver.recv() {
-                    self.write(&batch)?;
-                }
-                self.finish()
-            });
-        let thread = thread
-            .map_err(|e| RunError::Plan(format!("a writing thread could not be started: {e}")))?;
-        Ok((sender, thread))
-    }
-
-    /// Closes the tables; returns the number of the last part of `scores`, and the counts.
-    fn finish(self) -> Result<(u64, TraceCounts), RunError> {
-        self.traces.finish()?;
-        self.places.finish()?;
-        self.carried.finish()?;
-        Ok((self.scores.finish()?, self.counts))
-    }
-
-    fn write(&mut self, batch: &RecordBatch) -> Result<(), RunError> {
-        let rows = self
-            .convert(batch)
-            .map_err(|e| RunError::Plan(format!("a result batch could not be built: {e}")))?;
-        let (traces, scores) = rows;
-        self.traces.write(traces)?;
-        self.scores.write(scores)?;
-        let places = batch.project(&[
-            batch.schema().index_of("input_position").unwrap_or(0),
-            batch.schema().index_of("output_position").unwrap_or(0),
-        ]);
-        self.places
-            .write(&places.map_err(|e| RunError::Plan(e.to_string()))?)?;
-        let carried = carried::rows_of(batch, self.standing_in);
-        self.carried
-            .write(&carried.map_err(|e| RunError::Plan(e.to_string()))?)
     }
 
     fn convert(&mut self, batch: &RecordBatch) -> Result<(RecordBatch, RecordBatch), ArrowError> {
         let plan = PlanColumns::of(batch)?;
-        let mut scores = ScoreRows::new(self.labels.clone(), &self.rules);
-        let mut traces = TraceColumns::new(&self.rules);
+        let mut scores = ScoreRows::new(self.job.labels.clone(), &self.job.rules);
+        let mut traces = TraceColumns::new(&self.job.rules);
         let mut details = String::new();
         for row in 0..batch.num_rows() {
             let trace = plan.labels(row);
             let canonical_id = plan.canonical_id(row);
             self.counts.traces += 1;
-            self.counts.with_given_signals += u64::from(self.given.contains(canonical_id));
+            self.counts.with_given_signals += u64::from(self.job.given.contains(canonical_id));
             self.counts.without_session += u64::from(trace.session_id.is_none());
             self.session.enter(trace.session_id, trace.project_id);
             details.clear();
@@ -226,18 +114,18 @@ impl TraceRows {
                 true => Vec::new(),
                 false => self.push_comparisons(&plan, row, trace, &mut scores, &mut details)?,
             };
-            if self.rules.reads_spans() {
+            if self.job.rules.reads_spans() {
                 self.counts.without_spans += u64::from(plan.span_digest(row).is_none());
             }
             let of_spans = self.of_spans.push(
                 (&plan, row),
                 trace,
-                &self.rules,
+                &self.job.rules,
                 &mut self.counts.distributions,
                 &mut scores,
                 &mut details,
             )?;
-            let judgements = match (&self.judgements, plan.judged_at(row)) {
+            let judgements = match (&self.job.judgements, plan.judged_at(row)) {
                 (Some(store), Some(place)) => store
                     .at(place)
                     .map_err(|e| ArrowError::ExternalError(e.into()))?,
@@ -260,10 +148,10 @@ impl TraceRows {
                 (0, _) => Status::Pending,
                 _ => Status::Failed,
             };
-            let risk = step_risk(&plan.signals(row), &self.rules.weights);
+            let risk = step_risk(&plan.signals(row), &self.job.rules.weights);
             traces.push(&judgements, (&compared, &of_spans), risk, ended, &details);
         }
-        Ok((traces.finish(batch, &self.rules)?, scores.finish()?))
+        Ok((traces.finish(batch, &self.job.rules)?, scores.finish()?))
     }
 
     fn push_coherence(
@@ -275,7 +163,7 @@ impl TraceRows {
         details: &mut String,
     ) -> Status {
         const NAME: &str = "coherence";
-        if !self.rules.computes(NAME) {
+        if !self.job.rules.computes(NAME) {
             return Status::Success;
         }
         if plan.coherence_given.value(row) {
@@ -289,7 +177,7 @@ impl TraceRows {
             );
             return Status::Success;
         }
-        let threshold = self.rules.threshold(NAME);
+        let threshold = self.job.rules.threshold(NAME);
         let mut metadata = std::mem::take(&mut self.metadata);
         metadata.clear();
         let scored = match &Coherence::new(plan.gap(row), threshold) {
@@ -321,10 +209,10 @@ impl TraceRows {
         scores: &mut ScoreRows,
         details: &mut String,
     ) {
-        let (Some(value), Some(run)) = (value, self.kept.get(canonical_id)) else {
+        let (Some(value), Some(run)) = (value, self.job.kept.get(canonical_id)) else {
             return push_reused(details, metric);
         };
-        let threshold = self.rules.threshold(metric);
+        let threshold = self.job.rules.threshold(metric);
         let reason = format!("Kept from the run {run}: the rows that it read are gone.");
         let mut metadata = String::new();
         let mut object = Metadata::object(&mut metadata);
@@ -346,7 +234,7 @@ impl TraceRows {
         details: &mut String,
     ) -> Result<Status, ArrowError> {
         const NAME: &str = "loop_detection";
-        if !self.rules.computes(NAME) {
+        if !self.job.rules.computes(NAME) {
             return Ok(Status::Success);
         }
         if plan.loop_detection_given.value(row) {
@@ -364,7 +252,7 @@ impl TraceRows {
         let Some(record) = record else {
             return Ok(Status::Success);
         };
-        let threshold = self.rules.threshold(NAME);
+        let threshold = self.job.rules.threshold(NAME);
         let detection = unpack_loop_record(record, threshold)
             .ok_or_else(|| ArrowError::ParseError("unreadable loop record".into()))?;
         let mut metadata = std::mem::take(&mut self.metadata);
@@ -407,7 +295,7 @@ impl TraceRows {
         let mut metadata = String::new();
         for metric in &self.comparing {
             let name = metric.name();
-            let threshold = self.rules.threshold(name);
+            let threshold = self.job.rules.threshold(name);
             let compared = compared.iter().find(|one| one.metric() == *metric);
             metadata.clear();
             let distribution = self.counts.distributions.of(name);
@@ -428,7 +316,7 @@ impl TraceRows {
         if judgement.score.is_none() && judgement.status == Status::Failed {
             self.counts.fail(&judgement.metric, &judgement.reason);
         }
-        let threshold = self.rules.threshold(&judgement.metric);
+        let threshold = self.job.rules.threshold(&judgement.metric);
         let distribution = self.counts.distributions.of(&judgement.metric);
         match (judgement.score, judgement.status) {
             (Some(score), _) => distribution.add(round4(score), threshold),

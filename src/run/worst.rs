@@ -8,12 +8,12 @@ use arrow::datatypes::{Float64Type, TimestampMicrosecondType, UInt64Type};
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReaderBuilder, RowSelection};
 use serde_json::Value;
 
-use super::trace_rows::PLACES;
+use super::bucket::{PLACES, WorstAt};
 use crate::metric::Rules;
-use crate::output::table_writer::{ROWS_PER_PART, part_path};
-use crate::output::{RunDirectory, RunError, WorstSession};
+use crate::output::table_writer::{Parts, ROWS_PER_PART};
+use crate::output::{RunDirectory, RunError};
 use crate::summary::{ShownLoop, ShownSession, ShownTrace};
-use crate::trace::{RowAt, TraceSource};
+use crate::trace::{Buckets, RowAt, TraceSource};
 
 /// A session's rows beyond this many are left out, the least risky first.
 const MOST_ROWS: usize = 40;
@@ -30,8 +30,8 @@ fn cut(text: &str) -> (String, bool) {
 /// Reads a range of rows of a table that was just written.
 fn rows_of(
     folder: &std::path::Path,
-    first: u64,
-    count: u64,
+    parts: Parts,
+    (first, count): (u64, u64),
     mut each: impl FnMut(&RecordBatch),
 ) -> Result<(), RunError> {
     let failed = |path: &std::path::Path, e: String| {
@@ -40,7 +40,7 @@ fn rows_of(
     let (mut next, end) = (first, first + count);
     while next < end {
         let part = next / ROWS_PER_PART;
-        let path = part_path(folder, part);
+        let path = parts.path(folder, part);
         let file = File::open(&path).map_err(|e| failed(&path, e.to_string()))?;
         let builder = ParquetRecordBatchReaderBuilder::try_new(file)
             .map_err(|e| failed(&path, e.to_string()))?;
@@ -66,12 +66,22 @@ fn rows_of(
     Ok(())
 }
 
-fn read_session(run: &RunDirectory, session: &WorstSession) -> Result<ShownSession, RunError> {
+fn read_session(
+    run: &RunDirectory,
+    buckets: Buckets,
+    at: &WorstAt,
+) -> Result<ShownSession, RunError> {
+    let session = &at.session;
+    let parts = match buckets == Buckets::ONE {
+        true => Parts::OfAll,
+        false => Parts::OfBucket(at.bucket),
+    };
+    let range = (at.first_row, session.traces);
     let mut rows = Vec::new();
     rows_of(
         &run.path().join("traces"),
-        session.first_row,
-        session.traces,
+        parts,
+        range,
         |batch| {
             let text = |name: &str, row: usize| {
                 let column = batch.column_by_name(name)?.as_string_opt::<i32>()?;
@@ -110,11 +120,11 @@ fn read_session(run: &RunDirectory, session: &WorstSession) -> Result<ShownSessi
             }
         },
     )?;
-    let mut at = 0;
+    let mut row_at = 0;
     rows_of(
         &run.work().join(PLACES),
-        session.first_row,
-        session.traces,
+        parts,
+        range,
         |batch| {
             let place = |column: usize, row: usize| {
                 let column = batch.column(column).as_primitive_opt::<UInt64Type>()?;
@@ -123,10 +133,10 @@ fn read_session(run: &RunDirectory, session: &WorstSession) -> Result<ShownSessi
                     .then(|| RowAt::from_position(column.value(row)))
             };
             for row in 0..batch.num_rows() {
-                if let Some(trace) = rows.get_mut(at) {
+                if let Some(trace) = rows.get_mut(row_at) {
                     trace.places = (place(0, row), place(1, row));
                 }
-                at += 1;
+                row_at += 1;
             }
         },
     )?;
@@ -197,12 +207,12 @@ fn strongest(details: &str) -> Option<ShownLoop> {
 pub(super) fn read(
     run: &RunDirectory,
     source: &TraceSource,
-    sessions: &[WorstSession],
+    (buckets, sessions): (Buckets, &[WorstAt]),
     rules: &Rules,
 ) -> Result<Vec<ShownSession>, RunError> {
     let mut shown = sessions
         .iter()
-        .map(|s| read_session(run, s))
+        .map(|s| read_session(run, buckets, s))
         .collect::<Result<Vec<_>, _>>()?;
     let places: Vec<RowAt> = shown
         .iter()

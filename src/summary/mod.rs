@@ -37,6 +37,9 @@ pub struct Summary {
     /// What the run continues, if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub continued: Option<ContinuedSummary>,
+    /// The buckets of its sessions, if they are in several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub buckets: Option<BucketSummary>,
     /// Rows merged into another row of the same trace id.
     pub merged_duplicates: u64,
     /// Rows set aside.
@@ -93,6 +96,15 @@ pub struct Summary {
     pub gates: Vec<GateResult>,
     /// Seconds by stage.
     pub stages: Vec<(String, f64)>,
+}
+
+/// The buckets of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct BucketSummary {
+    /// How many there are, with and without sessions.
+    pub count: u32,
+    /// Those that were finished when the run was broken off before: their texts are not counted.
+    pub resumed: u64,
 }
 
 /// What a night took over from the nights before it.

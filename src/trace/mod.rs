@@ -3,6 +3,7 @@
 //! A reader knows no model and no metric. Bad rows go to the [`Quarantine`]; nothing is dropped
 //! without being counted.
 
+mod bucket;
 mod cells;
 mod digest;
 mod discover;
@@ -28,6 +29,7 @@ mod undeclared_json;
 
 use std::path::PathBuf;
 
+pub use bucket::Buckets;
 pub use digest::{CALLS_KEPT, CallDigest, OutputDigest, SpanDigest};
 pub use discover::{SourceFile, SourceFormat, discover};
 pub use document::{DocumentSource, FactRoom, any_id_repeats, read_documents};

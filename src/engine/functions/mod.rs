@@ -1,5 +1,6 @@
 //! nightmill's SQL functions, one file each.
 
+mod bucket_of;
 mod coherence;
 mod comparison;
 mod cosine_similarity;
@@ -47,6 +48,7 @@ pub fn documented() -> Vec<FunctionDoc> {
         loop_detection::DOC,
         session_metrics::RELIABILITY_DOC,
         session_metrics::CONSISTENCY_DOC,
+        bucket_of::DOC,
     ];
     all.extend(comparison::DOCS);
     all
@@ -64,6 +66,7 @@ pub(super) fn register(context: &SessionContext, options: &EngineOptions) {
         ScalarUDF::from(coherence::CoherenceOfGap::new()),
         ScalarUDF::from(loop_detection::LoopScore::new()),
         ScalarUDF::from(comparison::ComparisonRecord::new()),
+        ScalarUDF::from(bucket_of::BucketOf::new()),
     ] {
         context.register_udf(function);
     }

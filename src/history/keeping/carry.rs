@@ -15,10 +15,11 @@ use super::merged_table::{Merging, OfRun, Source};
 use super::{KeepingError, files_of, replace, take_over, take_over_as};
 use crate::history::chain::{CARRIED, taken_over_file};
 use crate::history::lineage::RunMark;
-use crate::history::stored_run::read_json;
+use crate::history::stored_run::{HistoryError, read_json};
 use crate::history::stored_table::{cell, text_if_there, trace_id};
 use crate::history::verify::check_file;
 use crate::output::directory::MANIFEST;
+use crate::output::manifest::buckets_of;
 use crate::output::{RunDirectory, RunError};
 
 /// The table that names what a night replaces.
@@ -105,6 +106,19 @@ pub(super) fn carry(
         .map(|night| tables_of(&night.run.path))
         .collect::<Result<_, _>>()?;
     let last = all.len() - 1;
+    let buckets: Vec<u32> = all
+        .iter()
+        .map(|night| read_json::<Value>(&night.run.path, MANIFEST))
+        .map(|told| Ok(buckets_of(&told?).count()))
+        .collect::<Result<_, HistoryError>>()?;
+    let mut others = all.iter().zip(&buckets);
+    if let Some((other, count)) = others.find(|(_, count)| **count != buckets[last]) {
+        return Err(KeepingError::Refused(format!(
+            "`{}` is in {count} buckets, and `{}`, which goes on from it, in {}: its rows can't be carried; score all again in one \
+             run, or keep these runs",
+            other.run.name, night.run.name, buckets[last]
+        )));
+    }
     // The last run that replaces each. Later runs name the run that held it: the rows of the night itself stay its own.
     let mut replaced: HashMap<RowKey, usize> = HashMap::new();
     for (at, run) in all.iter().chain(later).enumerate() {

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::KeepingError;
 use super::carried_files::CarriedFiles;
 use crate::history::stored_run::HistoryError;
 use crate::history::verify::check_file;
-use crate::output::table_writer::{TableWriter, part_path};
+use crate::output::table_writer::{Parts, TableWriter};
 use crate::output::{RunDirectory, RunError};
 
 /// Rows that are written at once.
@@ -109,56 +109,26 @@ impl Merging<'_> {
             // Of no session and no trace.
             return Ok(Vec::new());
         }
-        let is_part = |file: &Path| {
-            let name = file.file_name().map(|name| name.to_string_lossy());
-            name.is_some_and(|name| name.starts_with("part-"))
-        };
-        let others: BTreeSet<&PathBuf> = runs
-            .iter()
-            .flat_map(|(_, _, _, files)| files.iter())
-            .filter(|file| !is_part(file))
-            .collect();
-        if others.is_empty() {
-            let sources = runs
-                .iter()
-                .map(|(at, _, run, files)| Source::new(run, files.to_vec(), *at));
-            let mut table = TableWriter::create(directory.path(), self.table, Arc::clone(&schema))?;
-            let rows = self.merge(sources.collect(), runs, &schema, &mut table)?;
-            table.finish()?;
-            return Ok(rows);
-        }
-        // Buckets: a session is in the bucket of the same number in every run.
-        let held = |file: &PathBuf| runs.iter().filter(|(_, _, _, f)| f.contains(file)).count();
-        if let Some(file) = others.iter().find(|file| held(file) != runs.len()) {
-            return Err(KeepingError::Refused(format!(
-                "`{}` is not in every run of the chain: they were made with different --buckets, and their rows can't be carried; \
-                 score the newest night's chain again, or keep these runs",
-                file.display()
-            )));
-        }
+        let mut given = self.order.map(|order| order.iter());
+        let parts = |file: &PathBuf| Parts::of(file).unwrap_or_default();
+        let files = runs.iter().flat_map(|(_, _, _, files)| files.iter());
+        let all_parts: BTreeSet<Parts> = files.map(parts).collect();
         let mut all: Vec<usize> = Vec::new();
-        for file in others {
-            let sources = runs
-                .iter()
-                .map(|(at, _, run, _)| Source::new(run, vec![file.clone()], *at));
-            let work = directory.work();
-            let mut table = TableWriter::create(&work, "bucket", Arc::clone(&schema))?;
-            let rows = self.merge(sources.collect(), runs, &schema, &mut table)?;
-            let folder = table.folder().to_owned();
-            if table.finish()? > 0 {
-                return Err(KeepingError::Refused(format!(
-                    "the bucket `{}` would have too many rows; score the chain again with more --buckets",
-                    file.display()
-                )));
-            }
-            let target = directory.path().join(file);
-            if let Some(parent) = target.parent() {
-                fs::create_dir_all(parent).map_err(|e| RunError::write(parent, e))?;
-            }
-            fs::rename(part_path(&folder, 0), &target).map_err(|e| RunError::write(&target, e))?;
-            all.extend(rows);
+        for of in all_parts {
+            // A session is in the bucket of the same number in every run.
+            let sources = runs.iter().map(|(at, _, run, files)| {
+                let files = files.iter().filter(|file| parts(file) == of).cloned();
+                Source::new(run, files.collect(), *at)
+            });
+            let (run, schema) = (directory.path(), Arc::clone(&schema));
+            let mut table = TableWriter::create_parts(run, self.table, Arc::clone(&schema), of)?;
+            all.extend(self.merge(sources.collect(), runs, &schema, given.as_mut(), &mut table)?);
+            table.finish()?;
         }
-        Ok(all)
+        match given.as_mut().and_then(Iterator::next) {
+            None => Ok(all),
+            Some(_) => Err(fewer_rows()),
+        }
     }
 
     /// The columns of all: those of the newest run, then what only others have; what `sessions` says of its history is last.
@@ -255,6 +225,7 @@ impl Merging<'_> {
         sources: Vec<Source<'_>>,
         runs: &[OfRun<'_>],
         schema: &SchemaRef,
+        mut given: Option<&mut std::slice::Iter<'_, usize>>,
         table: &mut TableWriter,
     ) -> Result<Vec<usize>, KeepingError> {
         let order = self.order(schema);
@@ -288,13 +259,13 @@ impl Merging<'_> {
                 heap.push(Reverse((key, at)));
             }
         }
-        let mut given = self.order.map(|order| order.iter());
         loop {
             let at = match &mut given {
                 None => match heap.pop() {
                     None => break,
                     Some(Reverse((_, at))) => at,
                 },
+                Some(_) if merged.cursors.iter().all(|c| c.batch.is_none()) => break,
                 Some(given) => match given.next() {
                     None => break,
                     Some(run) => merged.of_run(*run)?,
@@ -323,6 +294,13 @@ impl Merging<'_> {
     }
 }
 
+fn fewer_rows() -> KeepingError {
+    KeepingError::Refused(
+        "a table `carried` has fewer rows than `traces`: its run is not what was written, see `nightmill runs verify`"
+            .to_owned(),
+    )
+}
+
 /// Where the reading of a run is.
 struct Cursor<'r> {
     source: Source<'r>,
@@ -341,12 +319,7 @@ impl Merged<'_> {
     fn of_run(&self, run: usize) -> Result<usize, KeepingError> {
         let mut cursors = self.cursors.iter().enumerate();
         let found = cursors.find(|(_, cursor)| cursor.source.at == run && cursor.batch.is_some());
-        found.map(|(at, _)| at).ok_or_else(|| {
-            KeepingError::Refused(
-                "a table `carried` has fewer rows than `traces`: its run is not what was written, see `nightmill runs verify`"
-                    .to_owned(),
-            )
-        })
+        found.map(|(at, _)| at).ok_or_else(fewer_rows)
     }
 
     /// Goes to the next row of a run that stays; returns its key, none at the end.

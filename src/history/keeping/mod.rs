@@ -22,7 +22,8 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::history::stored_run::HistoryError;
-use crate::output::directory::{MANIFEST, remove_leftovers};
+use crate::output::directory::MANIFEST;
+use crate::output::remove_all_leftovers;
 use crate::output::{RunDirectory, RunError, manifest};
 
 /// Why runs can't be pruned, or forget nothing.
@@ -61,7 +62,7 @@ impl Turn {
             if let Err(problem) = file.lock() {
                 tracing::warn!(folder = %folder.display(), %problem, "the folder can't be locked");
             }
-            remove_leftovers(folder);
+            remove_all_leftovers(folder);
             locked.push(file);
         }
         Ok(Self { _folders: locked })

@@ -15,13 +15,13 @@ use std::sync::Arc;
 
 use crate::history::{ChainRun, Continues, chain, continued_by, latest};
 use crate::job::whole_path;
-use crate::output::RunError;
+use crate::output::{RunError, manifest};
 use crate::output::directory::{name_of, parent_of};
 use crate::run::ScoreRequest;
 use crate::run::carried::{CarriedFile, read_files};
 use crate::store::Fetched;
 use crate::summary::ContinuedSummary;
-use crate::trace::{SessionKey, SourceFile};
+use crate::trace::{Buckets, SessionKey, SourceFile};
 
 pub(super) use replaced::write as write_replaced;
 
@@ -164,6 +164,11 @@ impl Night {
     /// [`RunError::Request`] if it is another model, or another precision.
     pub fn check_model(&self, now: &serde_json::Value) -> Result<Option<String>, RunError> {
         settings::check_model(&self.manifest["model"], now)
+    }
+
+    /// In how many buckets the run is that this one continues.
+    pub fn buckets(&self) -> Buckets {
+        manifest::buckets_of(&self.manifest)
     }
 
     /// What it knows of sessions.

@@ -23,7 +23,7 @@ pub(super) fn comparing(rules: &Rules) -> impl Iterator<Item = Comparing> {
 }
 
 /// The columns of a run by these rules. Only runs that compare outputs, or look at spans, have columns for that.
-pub(super) fn traces_schema(rules: &Rules) -> SchemaRef {
+pub(in crate::run) fn traces_schema(rules: &Rules) -> SchemaRef {
     let number = |name| Field::new(name, DataType::Float64, true);
     let mut fields = vec![
         Field::new("trace_id", DataType::Utf8, false),

@@ -1,0 +1,80 @@
+//! The plan of sessions: scored traces in session order, folded.
+
+use std::sync::Arc;
+
+use datafusion::catalog::TableProvider;
+use datafusion::error::Result;
+use datafusion::prelude::{DataFrame, SessionContext};
+
+use crate::metric::SPAN_SIGNALS;
+
+/// The second half: sessions from scored traces.
+#[derive(Clone, Debug)]
+pub struct SessionPlan {
+    /// Compute `agent_reliability`.
+    pub reliability: bool,
+    /// Compute `agent_consistency`.
+    pub consistency: bool,
+    /// Signals that every trace should have; those that some lack are counted.
+    pub expected: Vec<String>,
+    /// Signals of spans, which the traces have columns for.
+    pub span_signals: Vec<&'static str>,
+}
+
+impl SessionPlan {
+    /// One row a session, in their order: `session_id`, `project_id`, `traces`, `missing_signals`, `first_started_at`,
+    /// `last_started_at`, `agent_reliability`, `agent_consistency` (structs or null).
+    ///
+    /// `traces` has the columns of scored traces in session order.
+    ///
+    /// # Errors
+    /// DataFusion's.
+    pub async fn sessions(
+        &self,
+        context: &SessionContext,
+        traces: Arc<dyn TableProvider>,
+    ) -> Result<DataFrame> {
+        // Rows arrive sorted by session in one stream: folding them where they come needs no shuffle, and
+        // no buffers between one.
+        let mut state = context.state();
+        state.config_mut().options_mut().execution.target_partitions = 1;
+        let context = SessionContext::new_with_state(state);
+        context.register_table("scored", traces)?;
+        let of_spans: String = match self.span_signals.is_empty() {
+            true => String::new(),
+            false => SPAN_SIGNALS
+                .iter()
+                .map(|name| match self.span_signals.contains(name) {
+                    true => format!(", {name}"),
+                    false => ", CAST(NULL AS DOUBLE)".to_owned(),
+                })
+                .collect(),
+        };
+        let metric = |wanted: bool, name: &str| match wanted {
+            true => {
+                format!(
+                    "{name}(confidence, loop_detection, tool_correctness, coherence, shown_id{of_spans})"
+                )
+            }
+            false => "NULL".to_owned(),
+        };
+        let missing: Vec<String> = self
+            .expected
+            .iter()
+            .map(|signal| format!("count(*) - count({signal})"))
+            .collect();
+        let missing = match missing.is_empty() {
+            true => "count(*) - count(*)".to_owned(),
+            false => missing.join(" + "),
+        };
+        let sql = format!(
+            "SELECT session_id, project_id, count(*) AS traces, {missing} AS missing_signals, min(started_at) AS first_started_at, \
+               max(started_at) AS last_started_at, {} AS agent_reliability, {} AS agent_consistency \
+             FROM scored WHERE session_id IS NOT NULL GROUP BY session_id, project_id \
+             ORDER BY session_id ASC NULLS LAST, project_id ASC NULLS LAST",
+            metric(self.reliability, "agent_reliability"),
+            metric(self.consistency, "agent_consistency"),
+        );
+        context.sql(&sql).await
+    }
+}

@@ -1,0 +1,191 @@
+//! What came of a bucket, as numbers that add up: those of all buckets are those of the run, in whatever order they come.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::output::{Distributions, FailureSummary, WorstSession, WorstStep};
+
+/// How many sessions the summary and the report show.
+const WORST: usize = 10;
+
+/// What came of the traces and sessions of a bucket, or of several.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(in crate::run) struct BucketCounts {
+    pub traces: TraceCounts,
+    pub sessions: SessionCounts,
+}
+
+impl BucketCounts {
+    /// Adds those of another bucket.
+    pub fn merge(&mut self, other: Self) {
+        self.traces.merge(other.traces);
+        self.sessions.merge(other.sessions);
+    }
+}
+
+/// Counts that the summary needs.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(in crate::run) struct TraceCounts {
+    pub traces: u64,
+    pub without_session: u64,
+    pub failed_signals: u64,
+    pub with_given_signals: u64,
+    pub pending_signals: u64,
+    /// Traces without an expected text, where outputs are compared with one.
+    pub without_expected: u64,
+    /// Traces without spans, where metrics look at them.
+    pub without_spans: u64,
+    pub distributions: Distributions,
+    /// How often a metric failed with a code, and the reason of the first time.
+    failures: Vec<FailureCount>,
+}
+
+/// How often a metric failed with a code.
+#[derive(Debug, Serialize, Deserialize)]
+struct FailureCount {
+    metric: String,
+    code: String,
+    count: u64,
+    /// The reason of the first time.
+    reason: String,
+}
+
+impl TraceCounts {
+    /// Most codes of failures that are told apart.
+    const MOST_CODES: usize = 100;
+
+    pub fn fail(&mut self, metric: &str, reason: &str) {
+        self.add_failures(metric, 1, reason);
+    }
+
+    fn add_failures(&mut self, metric: &str, count: u64, reason: &str) {
+        // Reasons of judges begin with a code: `timeout: …`.
+        let code = reason.split(':').next().unwrap_or_default();
+        let mut known = self.failures.iter_mut();
+        if let Some(known) = known.find(|f| f.metric == metric && f.code == code) {
+            known.count += count;
+        } else if self.failures.len() < Self::MOST_CODES {
+            self.failures.push(FailureCount {
+                metric: metric.to_owned(),
+                code: code.to_owned(),
+                count,
+                reason: reason.to_owned(),
+            });
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.traces += other.traces;
+        self.without_session += other.without_session;
+        self.failed_signals += other.failed_signals;
+        self.with_given_signals += other.with_given_signals;
+        self.pending_signals += other.pending_signals;
+        self.without_expected += other.without_expected;
+        self.without_spans += other.without_spans;
+        self.distributions.merge(&other.distributions);
+        for failure in other.failures {
+            self.add_failures(&failure.metric, failure.count, &failure.reason);
+        }
+    }
+
+    /// Why scores failed, the most frequent reasons first.
+    pub fn failures(&self) -> Vec<FailureSummary> {
+        let mut failures: Vec<&FailureCount> = self.failures.iter().collect();
+        failures.sort_by_key(|f| (std::cmp::Reverse(f.count), &f.metric, &f.code));
+        let summary = |failure: &FailureCount| FailureSummary {
+            metric: failure.metric.clone(),
+            count: failure.count,
+            reason: failure.reason.clone(),
+        };
+        failures.into_iter().map(summary).collect()
+    }
+}
+
+/// What the summary needs of the sessions.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(in crate::run) struct SessionCounts {
+    pub sessions: u64,
+    pub distributions: Distributions,
+    pub without_evidence: BTreeMap<String, u64>,
+    /// The worst first.
+    pub worst: Vec<WorstAt>,
+    /// Traces of the sessions so far.
+    rows: u64,
+}
+
+/// A session at the bottom of the list, and where its traces are.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(in crate::run) struct WorstAt {
+    pub session: WorstSession,
+    /// Its bucket.
+    pub bucket: u32,
+    /// Its first row in the table of traces of that bucket.
+    pub first_row: u64,
+}
+
+impl WorstAt {
+    /// The worst first.
+    fn order(&self, other: &Self) -> std::cmp::Ordering {
+        let badness = |s: &WorstSession| {
+            (
+                s.agent_reliability.unwrap_or(2.0),
+                s.agent_consistency.unwrap_or(2.0),
+            )
+        };
+        let (a, b) = (&self.session, &other.session);
+        let ((ra, ca), (rb, cb)) = (badness(a), badness(b));
+        ra.total_cmp(&rb)
+            .then(ca.total_cmp(&cb))
+            .then_with(|| a.session_id.cmp(&b.session_id))
+            .then_with(|| a.project_id.cmp(&b.project_id))
+    }
+}
+
+impl SessionCounts {
+    /// Counts a session, which comes next, and takes it into the list of the worst, if it is one of them; then `step` finds its
+    /// worst step.
+    pub fn count(
+        &mut self,
+        bucket: u32,
+        session: WorstSession,
+        step: impl FnOnce() -> Option<WorstStep>,
+    ) {
+        self.sessions += 1;
+        let first_row = self.rows;
+        self.rows += session.traces;
+        if session.agent_reliability.is_none() && session.agent_consistency.is_none() {
+            return;
+        }
+        let mut session = WorstAt {
+            session,
+            bucket,
+            first_row,
+        };
+        let at = self
+            .worst
+            .partition_point(|other| other.order(&session).is_lt());
+        if at < WORST {
+            session.session.worst_step = step();
+            self.worst.insert(at, session);
+            self.worst.truncate(WORST);
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.sessions += other.sessions;
+        self.rows += other.rows;
+        self.distributions.merge(&other.distributions);
+        for (metric, count) in other.without_evidence {
+            *self.without_evidence.entry(metric).or_default() += count;
+        }
+        self.worst.extend(other.worst);
+        self.worst.sort_by(WorstAt::order);
+        self.worst.truncate(WORST);
+    }
+
+    /// The worst sessions, the worst first.
+    pub fn worst_sessions(&self) -> Vec<WorstSession> {
+        self.worst.iter().map(|at| at.session.clone()).collect()
+    }
+}
