@@ -30,7 +30,7 @@ use nightmill::run::{CacheChoice, EngineRequest, Progress, ScoreRequest, load_se
 use nightmill::text::TextMode;
 use nightmill::trace::format::{Choice, found};
 use nightmill::trace::{
-    BatchLimits, ColumnMap, OnBadFile, ReadOptions, TraceColumns, TraceSource, discover,
+    BatchLimits, Buckets, ColumnMap, OnBadFile, ReadOptions, TraceColumns, TraceSource, discover,
 };
 use parquet::arrow::ArrowWriter;
 
@@ -194,6 +194,8 @@ fn plan(
             digests: nightmill::engine::Digests::default(),
             loop_detection: true,
             span_signals: Vec::new(),
+            buckets: Buckets::ONE,
+            done: Vec::new(),
         };
         let frame = plan.scored(&context).await.unwrap();
         let mut rows = 0;
@@ -274,8 +276,10 @@ fn main() {
             traces.div_ceil(6)
         );
     });
-    let request = ScoreRequest {
+    let request = |buckets| ScoreRequest {
         continues: None,
+        buckets: Buckets::new(buckets),
+        resume: false,
         offline: true,
         name: None,
         monitor_id: None,
@@ -297,7 +301,10 @@ fn main() {
     report(
         "whole run: + embedding the pool, writing, report",
         &mut || {
-            score(&request, &Progress::default()).unwrap();
+            score(&request(1), &Progress::default()).unwrap();
         },
     );
+    report("  the same in 8 buckets", &mut || {
+        score(&request(8), &Progress::default()).unwrap();
+    });
 }

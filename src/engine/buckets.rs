@@ -142,7 +142,9 @@ impl PartitionStream for BucketRows {
     fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
         let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
         let batches = match rows.take() {
-            None => futures::stream::once(async { internal_err!("a bucket is read twice") }).boxed(),
+            None => {
+                futures::stream::once(async { internal_err!("a bucket is read twice") }).boxed()
+            }
             Some(receiver) => futures::stream::unfold(receiver, async |mut receiver| {
                 let batch = receiver.recv().await?;
                 Some((Ok(batch), receiver))

@@ -22,9 +22,9 @@ use datafusion::prelude::{DataFrame, SessionContext};
 
 use super::bucket_order::in_buckets;
 use super::session_walk::{Added, SessionWalk};
+use crate::metric::SIGNALS;
 #[cfg(doc)]
 use crate::metric::compared::Comparing;
-use crate::metric::SIGNALS;
 use crate::trace::Buckets;
 
 /// What a scoring plan consists of.

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use datafusion::catalog::TableProvider;
+use datafusion::catalog::{MemoryCatalogProviderList, TableProvider};
 use datafusion::error::Result;
+use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{DataFrame, SessionContext};
 
 use crate::metric::SPAN_SIGNALS;
@@ -36,8 +37,12 @@ impl SessionPlan {
     ) -> Result<DataFrame> {
         // Rows arrive sorted by session in one stream: folding them where they come needs no shuffle, and
         // no buffers between one.
-        let mut state = context.state();
-        state.config_mut().options_mut().execution.target_partitions = 1;
+        let config = context.copied_config().with_target_partitions(1);
+        // Its tables are its own: several may be planned at once.
+        let state = SessionStateBuilder::new_from_existing(context.state())
+            .with_config(config.with_create_default_catalog_and_schema(true))
+            .with_catalog_list(Arc::new(MemoryCatalogProviderList::new()))
+            .build();
         let context = SessionContext::new_with_state(state);
         context.register_table("scored", traces)?;
         let of_spans: String = match self.span_signals.is_empty() {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use super::value::{
-    BucketCount, Bytes, Count, DeviceName, FileFormat, Kind, NoEvidence, Number, Numbers, Pairs, PrecisionName,
-    SettingValue,
+    BucketCount, Bytes, Count, DeviceName, FileFormat, Kind, NoEvidence, Number, Numbers, Pairs,
+    PrecisionName, SettingValue,
 };
 use super::{Given, SettingsError};
 use crate::judge::{MOST_ROUNDS, Policy, Protocol, Temperature};

@@ -330,7 +330,10 @@ mod tests {
         twice.merge(&distribution);
         assert_eq!(twice.mean(), distribution.mean());
         let twice = twice.summarise(metric, 0.5);
-        assert_eq!((twice.count, twice.passed, twice.median), (10, 6, Some(0.5)));
+        assert_eq!(
+            (twice.count, twice.passed, twice.median),
+            (10, 6, Some(0.5))
+        );
         let empty = Distribution::default().summarise(metric, 0.5);
         assert_eq!((empty.mean, empty.median, empty.count), (None, None, 0));
     }

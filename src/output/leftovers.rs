@@ -41,7 +41,10 @@ pub(super) fn broken_off(target: &Path) -> Result<Option<(PathBuf, fs::File)>, R
         if finished <= best {
             continue;
         }
-        let lock = fs::File::options().append(true).create(true).open(path.join(LOCK));
+        let lock = fs::File::options()
+            .append(true)
+            .create(true)
+            .open(path.join(LOCK));
         if let Ok(lock) = lock
             && lock.try_lock().is_ok()
         {
@@ -59,7 +62,10 @@ pub(super) fn clean(partial: &Path) -> Result<(), RunError> {
         let inside_markers = path.starts_with(work.join(UNFINISHED));
         name == LOCK || inside_markers || name.starts_with("bucket-")
     };
-    for entry in walkdir::WalkDir::new(partial).contents_first(true).min_depth(1) {
+    for entry in walkdir::WalkDir::new(partial)
+        .contents_first(true)
+        .min_depth(1)
+    {
         let entry = entry.map_err(|e| RunError::write(partial, e))?;
         let path = entry.path();
         if keep(path) || path == work {
@@ -121,7 +127,9 @@ fn remove(parent: &Path, goes: impl Fn(&Path, &str) -> bool) {
         };
         if lock.try_lock().is_ok() {
             match finished_buckets(&path) {
-                0 => tracing::info!(path = %path.display(), "removing what a killed process left behind"),
+                0 => {
+                    tracing::info!(path = %path.display(), "removing what a killed process left behind")
+                }
                 finished => tracing::warn!(
                     "{finished} finished buckets of a run that was broken off are removed"
                 ),

@@ -18,11 +18,11 @@ pub(crate) mod table_writer;
 
 pub use begun::{Announced, Begun, BegunRun, BegunStatus, begun_runs};
 pub(crate) use directory::names_of_a_run;
-pub(crate) use leftovers::remove_all_leftovers;
 pub use directory::{PartialFile, RunDirectory, delete_run};
 pub use error::RunError;
 pub use figures::{
     Distribution, Distributions, FailureSummary, GateResult, MetricSummary, QuarantineSummary,
     WorstSession, WorstStep,
 };
+pub(crate) use leftovers::remove_all_leftovers;
 pub(crate) use status::Status;

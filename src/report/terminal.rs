@@ -61,6 +61,16 @@ fn write_counts(out: &mut String, s: &Summary) -> std::fmt::Result {
         grouped(s.merged_duplicates),
         grouped(s.quarantined)
     )?;
+    if let Some(buckets) = &s.buckets {
+        let resumed = match buckets.resumed {
+            0 => String::new(),
+            resumed => format!(
+                "; {} finished before the run was broken off, whose texts are not counted here",
+                grouped(resumed)
+            ),
+        };
+        writeln!(out, "{} buckets{resumed}", grouped(buckets.count.into()))?;
+    }
     if let Some(continued) = &s.continued {
         writeln!(
             out,

@@ -414,7 +414,9 @@ fn buckets(request: &ScoreRequest, source: &TraceSource, night: Option<&Night>) 
     chosen.unwrap_or_else(|| {
         // Rows of JSON Lines are not counted beforehand: they are taken for a kilobyte each.
         let bytes = || {
-            let sizes = source.files().flat_map(|file| std::fs::metadata(&file.path));
+            let sizes = source
+                .files()
+                .flat_map(|file| std::fs::metadata(&file.path));
             sizes.map(|of| of.len()).sum::<u64>()
         };
         Buckets::for_rows(source.rows_expected().unwrap_or_else(|| bytes() / 1024))

@@ -30,8 +30,8 @@ use crate::run::night::Night;
 use crate::run::signals_file::GivenSignals;
 use crate::summary::JudgeSummary;
 use crate::trace::{
-    BatchLimits, Buckets, DocumentSource, FactRoom, Quarantine, ReadOptions, SourceFile, TraceColumns,
-    TraceSource, any_id_repeats,
+    BatchLimits, Buckets, DocumentSource, FactRoom, Quarantine, ReadOptions, SourceFile,
+    TraceColumns, TraceSource, any_id_repeats,
 };
 
 /// How a run reads its files.
@@ -386,8 +386,7 @@ impl Passes<'_> {
                 precision: service.model().encoder.precision().into(),
             }),
             given: given_ids,
-            standing_in: standing_in
-                .and_then(|file| read.files().position(|other| other == file)),
+            standing_in: standing_in.and_then(|file| read.files().position(|other| other == file)),
             kept: night.map(|night| night.kept.clone()).unwrap_or_default(),
             so_far: night.map(Night::so_far),
             sessions: self.sessions(given, judgements.as_ref()),

@@ -16,8 +16,8 @@ pub(super) use plan_columns::column;
 use recent_ids::RecentIds;
 use scored::{Labels, Scored, push_compared, push_member, push_reused};
 use span_rows::SpanMetrics;
-use table::{TraceColumns, comparing};
 pub(super) use table::traces_schema;
+use table::{TraceColumns, comparing};
 
 use super::bucket::{BucketJob, TraceCounts};
 use crate::engine::{unpack_comparison_record, unpack_loop_record};
@@ -80,7 +80,8 @@ impl<'j> TraceRows<'j> {
     /// # Errors
     /// [`RunError::Plan`], if the plan's rows are not what they should be.
     pub fn make(&mut self, batch: &RecordBatch) -> Result<TraceBatches, RunError> {
-        let failed = |e: ArrowError| RunError::Plan(format!("a result batch could not be built: {e}"));
+        let failed =
+            |e: ArrowError| RunError::Plan(format!("a result batch could not be built: {e}"));
         let (traces, scores) = self.convert(batch).map_err(failed)?;
         let places = PLACE_COLUMNS.map(|name| batch.schema().index_of(name));
         let [input, output] = places;

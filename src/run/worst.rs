@@ -78,68 +78,57 @@ fn read_session(
     };
     let range = (at.first_row, session.traces);
     let mut rows = Vec::new();
-    rows_of(
-        &run.path().join("traces"),
-        parts,
-        range,
-        |batch| {
-            let text = |name: &str, row: usize| {
-                let column = batch.column_by_name(name)?.as_string_opt::<i32>()?;
-                column.is_valid(row).then(|| column.value(row).to_owned())
-            };
-            let number = |name: &str, row: usize| {
-                let column = batch
-                    .column_by_name(name)?
-                    .as_primitive_opt::<Float64Type>()?;
-                column.is_valid(row).then(|| column.value(row))
-            };
-            let times = batch
-                .column_by_name("started_at")
-                .and_then(|c| c.as_primitive_opt::<TimestampMicrosecondType>());
-            let flags = batch
-                .column_by_name("flagged")
-                .and_then(|c| c.as_boolean_opt());
-            for row in 0..batch.num_rows() {
-                let time =
-                    times.and_then(|t| chrono::DateTime::from_timestamp_micros(t.value(row)));
-                rows.push(ShownTrace {
-                    position: rows.len() as u64,
-                    trace_id: text("trace_id", row).unwrap_or_default(),
-                    started_at: time
-                        .map(|t| t.to_rfc3339_opts(chrono::SecondsFormat::AutoSi, true))
-                        .unwrap_or_default(),
-                    coherence: number("coherence", row),
-                    loop_detection: number("loop_detection", row),
-                    confidence: number("confidence", row),
-                    tool_correctness: number("tool_correctness", row),
-                    step_risk: number("step_risk", row),
-                    flagged: flags.is_some_and(|f| f.is_valid(row) && f.value(row)),
-                    details: text("details", row).unwrap_or_default(),
-                    ..ShownTrace::default()
-                });
-            }
-        },
-    )?;
+    rows_of(&run.path().join("traces"), parts, range, |batch| {
+        let text = |name: &str, row: usize| {
+            let column = batch.column_by_name(name)?.as_string_opt::<i32>()?;
+            column.is_valid(row).then(|| column.value(row).to_owned())
+        };
+        let number = |name: &str, row: usize| {
+            let column = batch
+                .column_by_name(name)?
+                .as_primitive_opt::<Float64Type>()?;
+            column.is_valid(row).then(|| column.value(row))
+        };
+        let times = batch
+            .column_by_name("started_at")
+            .and_then(|c| c.as_primitive_opt::<TimestampMicrosecondType>());
+        let flags = batch
+            .column_by_name("flagged")
+            .and_then(|c| c.as_boolean_opt());
+        for row in 0..batch.num_rows() {
+            let time = times.and_then(|t| chrono::DateTime::from_timestamp_micros(t.value(row)));
+            rows.push(ShownTrace {
+                position: rows.len() as u64,
+                trace_id: text("trace_id", row).unwrap_or_default(),
+                started_at: time
+                    .map(|t| t.to_rfc3339_opts(chrono::SecondsFormat::AutoSi, true))
+                    .unwrap_or_default(),
+                coherence: number("coherence", row),
+                loop_detection: number("loop_detection", row),
+                confidence: number("confidence", row),
+                tool_correctness: number("tool_correctness", row),
+                step_risk: number("step_risk", row),
+                flagged: flags.is_some_and(|f| f.is_valid(row) && f.value(row)),
+                details: text("details", row).unwrap_or_default(),
+                ..ShownTrace::default()
+            });
+        }
+    })?;
     let mut row_at = 0;
-    rows_of(
-        &run.work().join(PLACES),
-        parts,
-        range,
-        |batch| {
-            let place = |column: usize, row: usize| {
-                let column = batch.column(column).as_primitive_opt::<UInt64Type>()?;
-                column
-                    .is_valid(row)
-                    .then(|| RowAt::from_position(column.value(row)))
-            };
-            for row in 0..batch.num_rows() {
-                if let Some(trace) = rows.get_mut(row_at) {
-                    trace.places = (place(0, row), place(1, row));
-                }
-                row_at += 1;
+    rows_of(&run.work().join(PLACES), parts, range, |batch| {
+        let place = |column: usize, row: usize| {
+            let column = batch.column(column).as_primitive_opt::<UInt64Type>()?;
+            column
+                .is_valid(row)
+                .then(|| RowAt::from_position(column.value(row)))
+        };
+        for row in 0..batch.num_rows() {
+            if let Some(trace) = rows.get_mut(row_at) {
+                trace.places = (place(0, row), place(1, row));
             }
-        },
-    )?;
+            row_at += 1;
+        }
+    })?;
     let whole = rows.len();
     let earlier: HashMap<String, (u64, Option<RowAt>)> = rows
         .iter()

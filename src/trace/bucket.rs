@@ -82,7 +82,7 @@ mod tests {
             of(Some("p"), Some("s"), "t"),
             of(None, None, "t"),
         ];
-        assert_eq!(found, [0, 0, 0, 0]);
+        assert_eq!(found, [159, 544, 986, 53]);
         // The trace of a session, and the project of a lone trace, say nothing.
         assert_eq!(of(None, Some("s"), "u"), found[0]);
         assert_eq!(of(Some("p"), None, "t"), found[3]);

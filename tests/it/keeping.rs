@@ -36,8 +36,17 @@ fn score(input: &Path, run: &Path) {
 }
 
 fn score_all(inputs: &[PathBuf], run: &Path, continues: Option<&Path>) {
+    score_with(inputs, run, continues, &[]);
+}
+
+fn score_with(inputs: &[PathBuf], run: &Path, continues: Option<&Path>, more: &[&str]) {
     let mut command = program();
-    command.arg("score").args(inputs).arg("--out").arg(run);
+    command
+        .arg("score")
+        .args(more)
+        .args(inputs)
+        .arg("--out")
+        .arg(run);
     if let Some(earlier) = continues {
         command.arg("--continue").arg(earlier);
     }
@@ -79,6 +88,11 @@ fn made_days_ago(told: &mut Value, days: i64) {
 
 /// Three nights: `a` goes on in the second, `b` in the third. The first two are old.
 fn three_nights(folder: &Path) -> PathBuf {
+    three_nights_with(folder, [&[], &[], &[]])
+}
+
+/// The same, each scored with more flags.
+fn three_nights_with(folder: &Path, more: [&[&str]; 3]) -> PathBuf {
     let runs = folder.join("runs");
     let rows: [&[Row<'_>]; 3] = [
         &[
@@ -103,7 +117,7 @@ fn three_nights(folder: &Path) -> PathBuf {
         write_rows(&input, rows);
         let earlier = (at > 0).then(|| runs.join(format!("n{at}")));
         let run = runs.join(format!("n{}", at + 1));
-        score_all(&[input], &run, earlier.as_deref());
+        score_with(&[input], &run, earlier.as_deref(), more[at]);
     }
     let run = |at: u32| runs.join(format!("n{at}"));
     changed(&run(1), |told| made_days_ago(told, 100));
@@ -220,6 +234,42 @@ fn prune(runs: &Path) -> Command {
     let mut command = program();
     command.args(["runs", "prune", "--keep", "90d"]).arg(runs);
     command
+}
+
+#[test]
+fn buckets_are_carried_one_by_one_and_only_into_the_same_buckets() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = three_nights_with(folder.path(), [&["--buckets", "3"], &[], &[]]);
+    let before = latest(&runs);
+    passed(&mut prune(&runs));
+    assert_eq!(entries_but_records(&runs), ["n3"]);
+    assert_eq!(latest(&runs), before);
+    let run = runs.join("n3");
+    assert_whole(&run);
+    let names = entries(&run.join("traces"));
+    let buckets = names.iter().filter(|name| name.starts_with("bucket-0000"));
+    assert!(
+        names.len() > 1 && buckets.count() == names.len(),
+        "{names:?}"
+    );
+    // It goes on as one that was never pruned.
+    let input = folder.path().join("night-4.jsonl");
+    write_rows(
+        &input,
+        &[("t10", Some("a"), 9, "u", "one more", "in the north")],
+    );
+    score_all(&[input], &runs.join("n4"), Some(&run));
+    let traces = rows_of(&runs.join("n4/traces"));
+    assert_eq!(traces.len(), 4, "{traces:?}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let flags: [&[&str]; 3] = [&["--buckets", "3"], &[], &["--buckets", "4"]];
+    let runs = three_nights_with(folder.path(), flags);
+    let output = prune(&runs).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(told.contains("is in 3 buckets"), "{told}");
+    assert_eq!(entries_but_records(&runs), ["n1", "n2", "n3"]);
 }
 
 #[test]

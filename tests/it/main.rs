@@ -52,6 +52,7 @@ mod run_records;
 mod runs_and_monitors;
 mod scripted_judge;
 mod scripted_judge_tests;
+mod session_buckets;
 mod settings;
 mod span_metrics;
 mod span_weights;

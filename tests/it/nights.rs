@@ -26,13 +26,13 @@ fn score(files: &[PathBuf], out: &Path, continues: Option<&Path>, more: &[&str])
 }
 
 #[track_caller]
-fn scored(files: &[PathBuf], out: &Path, continues: Option<&Path>, more: &[&str]) {
+pub fn scored(files: &[PathBuf], out: &Path, continues: Option<&Path>, more: &[&str]) {
     let ran = score(files, out, continues, more);
     assert_eq!(ran.code, Some(0), "{ran:?}");
 }
 
 /// The rows of a table as texts, without the columns that only nights have.
-fn rows(table: &RecordBatch) -> Vec<Vec<String>> {
+pub fn rows(table: &RecordBatch) -> Vec<Vec<String>> {
     let options = FormatOptions::default().with_null("∅");
     let columns: Vec<ArrayFormatter<'_>> = table
         .schema()
@@ -130,16 +130,16 @@ fn assert_same_state(runs: &[PathBuf], whole: &Path) {
 }
 
 #[derive(Clone, Debug)]
-struct Trace {
-    id: String,
-    session: Option<String>,
-    seconds: i64,
-    input: Option<String>,
-    output: Option<String>,
+pub struct Trace {
+    pub id: String,
+    pub session: Option<String>,
+    pub seconds: i64,
+    pub input: Option<String>,
+    pub output: Option<String>,
 }
 
 impl Trace {
-    fn row(&self) -> TraceRow<'_> {
+    pub fn row(&self) -> TraceRow<'_> {
         (
             Some(&self.id),
             self.session.as_deref(),
@@ -150,7 +150,7 @@ impl Trace {
     }
 }
 
-fn some_traces() -> impl Strategy<Value = Vec<Trace>> {
+pub fn some_traces() -> impl Strategy<Value = Vec<Trace>> {
     let word = prop::sample::select(vec!["refund", "parcel", "late", "shoe", "card", "login"]);
     let text = prop::option::weighted(
         0.9,
@@ -178,7 +178,9 @@ proptest! {
         all in some_traces(),
         nights in prop::collection::vec(0..4usize, 40),
         lines in prop::collection::vec(any::<bool>(), 4),
+        buckets in 1..4u8,
     ) {
+        let buckets = buckets.to_string();
         let folder = tempfile::tempdir().unwrap();
         let mut files = Vec::new();
         let mut runs: Vec<PathBuf> = Vec::new();
@@ -218,7 +220,10 @@ proptest! {
             };
             let out = folder.path().join(format!("runs/{night}"));
             let before = runs.last().map(|_| folder.path().join("runs"));
-            scored(std::slice::from_ref(&file), &out, before.as_deref(), &[]);
+            // Later nights have as many as the first.
+            let more = ["--buckets", &buckets];
+            let more = if before.is_none() { &more[..] } else { &[] };
+            scored(std::slice::from_ref(&file), &out, before.as_deref(), more);
             files.push(file);
             runs.push(out);
         }

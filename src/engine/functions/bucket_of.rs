@@ -55,9 +55,7 @@ impl ScalarUDFImpl for BucketOf {
             return exec_err!("bucket_of: the number of buckets must be the same for all rows");
         };
         let buckets = match count.cast_to(&DataType::UInt64)? {
-            ScalarValue::UInt64(Some(count)) => {
-                usize::try_from(count).ok().and_then(Buckets::new)
-            }
+            ScalarValue::UInt64(Some(count)) => usize::try_from(count).ok().and_then(Buckets::new),
             _ => None,
         };
         let Some(buckets) = buckets else {
@@ -67,7 +65,8 @@ impl ScalarUDFImpl for BucketOf {
             );
         };
         let arrays = ColumnarValue::values_to_arrays(&args.args[..3])?;
-        let [projects, sessions, traces] = [0, 1, 2].map(|at| string_views(self.name(), &arrays[at]));
+        let [projects, sessions, traces] =
+            [0, 1, 2].map(|at| string_views(self.name(), &arrays[at]));
         let (projects, sessions, traces) = (projects?, sessions?, traces?);
         let bucket = |row: usize| {
             let trace = cell(&traces, row).unwrap_or_default();

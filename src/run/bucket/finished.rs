@@ -91,7 +91,11 @@ impl FinishedBuckets {
     /// Notes that a bucket is finished: its files are on disk.
     pub fn add(&self, bucket: u32, counts: &BucketCounts) -> Result<(), RunError> {
         let mut files = BTreeMap::new();
-        for path in self.files().into_iter().filter(|p| bucket_of(p) == Some(bucket)) {
+        for path in self
+            .files()
+            .into_iter()
+            .filter(|p| bucket_of(p) == Some(bucket))
+        {
             let name = path.strip_prefix(&self.run).unwrap_or(&path);
             let (bytes, blake3) = hash_of(&path).map_err(|e| RunError::write(&path, e))?;
             let file = FileOfBucket { bytes, blake3 };
@@ -131,7 +135,10 @@ impl FinishedBuckets {
         let of_marker = |path: &Path| path.file_stem()?.to_str()?.parse().ok();
         let markers = markers.filter(|path| !path.ends_with(REQUEST));
         let markers = markers.map(|path| (of_marker(&path), path));
-        let files = self.files().into_iter().map(|path| (bucket_of(&path), path));
+        let files = self
+            .files()
+            .into_iter()
+            .map(|path| (bucket_of(&path), path));
         for (bucket, path) in markers.chain(files) {
             if bucket.is_none_or(|bucket| !finished.contains(&bucket)) {
                 fs::remove_file(&path).map_err(|e| RunError::write(&path, e))?;
@@ -213,11 +220,20 @@ mod tests {
         fs::write(run.path().join("scores/bucket-00001_00001.parquet"), "").unwrap();
         let (_, found) = FinishedBuckets::open(&run, four, &asked).unwrap();
         assert_eq!(found.keys().copied().collect::<Vec<_>>(), [0]);
-        assert_eq!((found[&0].traces.traces, found[&0].traces.failures().len()), (7, 1));
-        let left: Vec<u32> = finished.files().iter().filter_map(|p| bucket_of(p)).collect();
+        assert_eq!(
+            (found[&0].traces.traces, found[&0].traces.failures().len()),
+            (7, 1)
+        );
+        let left: Vec<u32> = finished
+            .files()
+            .iter()
+            .filter_map(|p| bucket_of(p))
+            .collect();
         assert_eq!(left, [0, 0, 0]);
         let other = json!({ "rules": { "window": 5 }, "buckets": 4 });
-        let error = FinishedBuckets::open(&run, four, &other).unwrap_err().to_string();
+        let error = FinishedBuckets::open(&run, four, &other)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("rules: window: 3 then, 5 now"), "{error}");
         assert_eq!(finished.files().len(), 3);
     }

@@ -98,9 +98,7 @@ impl RunBuckets {
             }
         };
         let scored = for_each_bucket(rows, task, each).await?;
-        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut all = std::mem::take(&mut *done);
-        drop(done);
+        let mut all = self.take_done();
         all.extend(scored);
         if all.is_empty() {
             // Readers find the columns of the tables even where there are no rows.
@@ -111,5 +109,10 @@ impl RunBuckets {
         let mut sum = BucketCounts::default();
         all.into_values().for_each(|counts| sum.merge(counts));
         Ok(sum)
+    }
+
+    fn take_done(&self) -> BTreeMap<u32, BucketCounts> {
+        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *done)
     }
 }

@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use crate::history::{ChainRun, Continues, chain, continued_by, latest};
 use crate::job::whole_path;
-use crate::output::{RunError, manifest};
 use crate::output::directory::{name_of, parent_of};
+use crate::output::{RunError, manifest};
 use crate::run::ScoreRequest;
 use crate::run::carried::{CarriedFile, read_files};
 use crate::store::Fetched;

@@ -1,0 +1,339 @@
+//! Sessions in buckets: no number of them changes a score, and a run that was broken off goes on where it was.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use serde_json::Value;
+
+use crate::nights::{Trace, rows, scored, some_traces};
+use crate::support::{
+    TraceRow, entries_but_records, nightmill, program, read_parquet, summary, traces, write_parquet,
+};
+
+const TABLES: [&str; 4] = ["traces", "sessions", "scores", "carried"];
+
+/// The rows of the tables, each sorted.
+fn sorted(run: &Path) -> Vec<Vec<Vec<String>>> {
+    let table = |name: &&str| {
+        let files = std::fs::read_dir(run.join(name)).unwrap();
+        let paths = files.map(|entry| entry.unwrap().path());
+        let parquet = paths.filter(|path| path.extension().is_some_and(|e| e == "parquet"));
+        let mut rows: Vec<_> = parquet
+            .flat_map(|path| rows(&read_parquet(&path)))
+            .collect();
+        rows.sort();
+        rows
+    };
+    TABLES.iter().map(table).collect()
+}
+
+/// What the summary says of scores.
+fn said(run: &Path) -> Value {
+    let mut said = summary(run);
+    for member in ["buckets", "stages", "tokens_per_second"] {
+        said.as_object_mut().unwrap().remove(member);
+    }
+    said
+}
+
+/// The bytes of the tables of a run.
+fn bytes(run: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let files = TABLES
+        .iter()
+        .flat_map(|table| std::fs::read_dir(run.join(table)).unwrap());
+    let paths = files.map(|entry| entry.unwrap().path());
+    let parquet = paths.filter(|path| path.extension().is_some_and(|e| e == "parquet"));
+    parquet
+        .map(|path| {
+            let name = path.strip_prefix(run).unwrap().to_owned();
+            (name, std::fs::read(path).unwrap())
+        })
+        .collect()
+}
+
+fn write(folder: &Path, all: &[Trace]) -> Vec<PathBuf> {
+    let file = folder.join("traces.parquet");
+    let rows: Vec<TraceRow<'_>> = all.iter().map(Trace::row).collect();
+    write_parquet(&file, &[traces(&rows)], 7);
+    vec![file]
+}
+
+const METRICS: [&str; 2] = [
+    "--metrics",
+    "coherence,loop_detection,agent_reliability,agent_consistency,stuck,empty_output",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_number_of_buckets_or_threads_changes_a_score(
+        all in some_traces(),
+        buckets in 2..30u32,
+        threads in 1..4u32,
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let files = write(folder.path(), &all);
+        let out = |name: &str| folder.path().join(name);
+        let (buckets, threads) = (buckets.to_string(), threads.to_string());
+        let [metrics, names] = METRICS;
+        scored(&files, &out("one"), None, &[metrics, names]);
+        scored(&files, &out("many"), None, &[metrics, names, "--buckets", &buckets, "--threads", &threads]);
+        scored(&files, &out("again"), None, &[metrics, names, "--buckets", &buckets]);
+        prop_assert_eq!(sorted(&out("one")), sorted(&out("many")));
+        prop_assert_eq!(said(&out("one")), said(&out("many")));
+        prop_assert!(bytes(&out("many")) == bytes(&out("again")));
+        scored(&files, &out("piece"), None, &[metrics, names, "--buckets", "1"]);
+        prop_assert!(bytes(&out("one")) == bytes(&out("piece")));
+        let verified = nightmill(["runs", "verify", &out("many").display().to_string()]);
+        prop_assert_eq!(verified.code, Some(0));
+    }
+}
+
+/// Sessions and traces enough for several buckets.
+fn some(folder: &Path) -> Vec<PathBuf> {
+    let texts = [
+        "where is my parcel",
+        "it is late",
+        "a refund please",
+        "it is on its way",
+    ];
+    let all: Vec<Trace> = (0..24usize)
+        .map(|n| Trace {
+            id: format!("t{n}"),
+            session: (n % 6 != 0).then(|| format!("s{}", n % 7)),
+            seconds: n as i64,
+            input: Some(texts[n % 4].into()),
+            output: Some(texts[(n / 3) % 4].into()),
+        })
+        .collect();
+    write(folder, &all)
+}
+
+#[test]
+fn tables_of_buckets_are_read_like_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = some(folder.path());
+    let out = |name: &str| folder.path().join("runs").join(name);
+    scored(&files, &out("one"), None, &[]);
+    scored(&files, &out("many"), None, &["--buckets", "5"]);
+    let names = std::fs::read_dir(out("many").join("traces")).unwrap();
+    let names: Vec<String> = names
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert!(
+        names.len() > 2 && names.iter().all(|n| n.starts_with("bucket-0000")),
+        "{names:?}"
+    );
+    let manifest = std::fs::read(out("many").join("manifest.json")).unwrap();
+    let manifest: Value = serde_json::from_slice(&manifest).unwrap();
+    assert_eq!(manifest["buckets"], 5);
+    assert_eq!(summary(&out("many"))["buckets"]["count"], 5);
+    let answer = |run: &str| {
+        let run = out(run).display().to_string();
+        let query = "SELECT count(*) AS n, sum(coherence) AS c FROM traces";
+        let ran = nightmill(["sql", query, "--run", &run, "--format", "csv"]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let scores = nightmill(["runs", "summary", &run, "--json"]);
+        assert_eq!(scores.code, Some(0), "{scores:?}");
+        let mut scores: Value = serde_json::from_str(&scores.stdout).unwrap();
+        scores
+            .as_object_mut()
+            .unwrap()
+            .retain(|name, _| name == "metrics");
+        (ran.stdout, scores)
+    };
+    assert_eq!(answer("one"), answer("many"));
+    let bucket =
+        "SELECT count(*) AS n FROM traces WHERE bucket_of(project_id, session_id, trace_id, 5) = 0";
+    let run = out("many").display().to_string();
+    let ran = nightmill(["sql", bucket, "--run", &run, "--format", "csv"]);
+    let first = read_parquet(&out("many").join("traces/bucket-00000.parquet"));
+    assert_eq!(ran.stdout, format!("n\n{}\n", first.num_rows()), "{ran:?}");
+}
+
+#[cfg(target_os = "linux")]
+mod broken_off {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+    use crate::killed_at_each_write::{assert_whole, killer};
+
+    fn score(files: &[PathBuf], out: &Path, more: &[&str]) -> Command {
+        let mut command = program();
+        command.arg("score").args(files).arg("--out").arg(out);
+        command.args(["--no-report", "--threads", "1"]).args(more);
+        command
+    }
+
+    /// Runs the command until its `at`th call that changes a file; whether it was killed there.
+    fn kill(library: &Path, mut command: Command, at: usize) -> bool {
+        command
+            .env("LD_PRELOAD", library)
+            .env("KILL_AT", at.to_string());
+        let status = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .unwrap();
+        assert!(status.success() || status.signal() == Some(9), "{status}");
+        !status.success()
+    }
+
+    fn leftovers(folder: &Path) -> usize {
+        let names = entries_but_records(folder);
+        names.iter().filter(|name| name.contains("partial")).count()
+    }
+
+    #[test]
+    fn a_run_goes_on_wherever_it_was_killed() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = killer(folder.path());
+        let files = some(folder.path());
+        let runs = folder.path().join("runs");
+        let (whole, run) = (folder.path().join("whole"), runs.join("night"));
+        let buckets = ["--buckets", "4"];
+        assert!(score(&files, &whole, &buckets).status().unwrap().success());
+        let (mut most, mut kills) = (0, 0);
+        for at in (1..).step_by(3) {
+            if !kill(&library, score(&files, &run, &buckets), at) {
+                break;
+            }
+            kills += 1;
+            if run.exists() {
+                assert_whole(&run);
+                std::fs::remove_dir_all(&run).unwrap();
+            }
+            // Killed once more, while it goes on.
+            if at % 2 == 0 {
+                kill(
+                    &library,
+                    score(&files, &run, &["--buckets", "4", "--resume"]),
+                    at / 2,
+                );
+                let _ = std::fs::remove_dir_all(&run);
+            }
+            let output = score(&files, &run, &["--buckets", "4", "--resume"])
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{at}: {output:?}");
+            assert_whole(&run);
+            assert!(bytes(&run) == bytes(&whole), "killed at {at}");
+            let resumed = summary(&run)["buckets"]["resumed"].as_u64().unwrap();
+            let counted = |mut said: Value| {
+                let members = said.as_object_mut().unwrap();
+                // Texts of buckets that were there are not read again.
+                for member in [
+                    "texts",
+                    "distinct_texts",
+                    "dedup_share",
+                    "tokens",
+                    "cached_texts",
+                ] {
+                    members.remove(member);
+                }
+                said
+            };
+            assert_eq!(counted(said(&run)), counted(said(&whole)), "killed at {at}");
+            assert_eq!(entries_but_records(&runs), ["night"]);
+            std::fs::remove_dir_all(&run).unwrap();
+            most = most.max(resumed);
+        }
+        assert!(most >= 3 && kills > 20, "{most} buckets, {kills} kills");
+    }
+
+    #[test]
+    fn what_is_left_waits_for_the_same_question_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = killer(folder.path());
+        let files = some(folder.path());
+        let runs = folder.path().join("runs");
+        let run = runs.join("night");
+        let with = |more: &[&str]| {
+            let all = [&["--buckets", "4"][..], more].concat();
+            score(&files, &run, &all).output().unwrap()
+        };
+        let killed = (1..).step_by(5).find(|at| {
+            kill(&library, score(&files, &run, &["--buckets", "4"]), *at);
+            let markers = walkdir::WalkDir::new(&runs).into_iter().flatten();
+            markers
+                .filter(|e| e.path().to_string_lossy().ends_with("buckets/00001.json"))
+                .count()
+                > 0
+        });
+        assert!(killed.is_some() && !run.exists());
+        // Another run in the same folder leaves it alone.
+        assert!(
+            score(&files, &runs.join("other"), &[])
+                .status()
+                .unwrap()
+                .success()
+        );
+        assert_eq!(leftovers(&runs), 1);
+        let other = with(&["--resume", "--window", "5"]);
+        let said = String::from_utf8_lossy(&other.stderr).into_owned();
+        assert_eq!(other.status.code(), Some(2), "{said}");
+        assert!(said.contains("window: null then, \"5\" now"), "{said}");
+        let other = score(&files, &run, &["--buckets", "3", "--resume"])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&other.stderr).into_owned();
+        assert!(said.contains("buckets: 4 then, 3 now"), "{said}");
+        assert_eq!(leftovers(&runs), 1);
+        let resumed = with(&["--resume"]);
+        assert!(resumed.status.success(), "{resumed:?}");
+        assert!(summary(&run)["buckets"]["resumed"].as_u64() > Some(0));
+        let text = String::from_utf8_lossy(&resumed.stdout).into_owned();
+        assert!(text.contains("buckets"), "{text}");
+        assert_eq!(leftovers(&runs), 0);
+        std::fs::remove_dir_all(&run).unwrap();
+        // Without --resume a run begins anew, and nothing of the earlier one stays.
+        kill(
+            &library,
+            score(&files, &run, &["--buckets", "4"]),
+            killed.unwrap(),
+        );
+        let anew = with(&[]);
+        assert!(anew.status.success(), "{anew:?}");
+        assert_eq!(summary(&run)["buckets"]["resumed"], 0);
+        assert_eq!(leftovers(&runs), 0);
+    }
+
+    #[test]
+    fn forgetting_removes_what_was_broken_off() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = killer(folder.path());
+        let files = some(folder.path());
+        let runs = folder.path().join("runs");
+        assert!(
+            score(&files, &runs.join("first"), &[])
+                .status()
+                .unwrap()
+                .success()
+        );
+        for at in (1..).step_by(5) {
+            kill(
+                &library,
+                score(&files, &runs.join("night"), &["--buckets", "4"]),
+                at,
+            );
+            let markers = walkdir::WalkDir::new(&runs).into_iter().flatten();
+            if markers
+                .filter(|e| e.path().to_string_lossy().ends_with("buckets/00001.json"))
+                .count()
+                > 0
+            {
+                break;
+            }
+        }
+        assert_eq!(leftovers(&runs), 1);
+        let ids = folder.path().join("ids");
+        std::fs::write(&ids, "t3\n").unwrap();
+        let (runs_arg, ids) = (runs.display().to_string(), ids.display().to_string());
+        let ran = nightmill(["runs", "forget", &runs_arg, "--trace-ids", &ids]);
+        assert!(matches!(ran.code, Some(0 | 3)), "{ran:?}");
+        assert_eq!(leftovers(&runs), 0);
+    }
+}
