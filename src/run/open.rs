@@ -220,6 +220,7 @@ pub fn score(
         on_bad_file: on_bad_file(job),
         signals: job.signals.clone(),
         continues: None,
+        fail_on_drift: job.fail_on_drift,
         offline: job.offline,
         judge,
         rules,

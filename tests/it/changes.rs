@@ -157,7 +157,7 @@ fn a_fall_beyond_chance_is_told_and_fails() {
     let sentence = coherence["sentence"].as_str().unwrap();
     assert!(sentence.starts_with("coherence fell by 0."), "{sentence}");
     assert!(
-        sentence.ends_with(", more than chance over the last 7 nights"),
+        sentence.ends_with(" from the mean of the last 7 nights, more than chance"),
         "{sentence}"
     );
     let by = coherence["difference"].as_f64().unwrap();
@@ -208,7 +208,15 @@ fn a_fall_beyond_chance_is_told_and_fails() {
         }
     }
     assert_eq!(page.matches("<circle").count(), 16);
-    assert!(page.contains("more than chance over the last 7 nights") && !page.contains("NaN"));
+    assert!(
+        page.contains("from the mean of the last 7 nights, more than chance")
+            && !page.contains("NaN")
+    );
+    let text = &shown.stdout;
+    assert!(
+        text.contains("by slice: of 8 means, one in a hundred moves by chance"),
+        "{text}"
+    );
     for outside in ["src=", "href=", "url(", "<script"] {
         assert!(!page.contains(outside), "{outside}");
     }
@@ -220,7 +228,7 @@ fn a_fall_beyond_chance_is_told_and_fails() {
         .unwrap();
     assert_eq!(
         sentence,
-        "coherence: no change beyond chance over the last 6 nights"
+        "coherence: no change of the mean beyond chance from that of the last 6 nights"
     );
 }
 
@@ -233,7 +241,7 @@ fn missing_traces_unreadable_rows_and_empty_texts_are_drift() {
     let told = changes(1, &runs[8], &["--fail-on-drift"]);
     let volume = told["volume"][0]["sentence"].as_str().unwrap();
     assert!(
-        volume.starts_with("40 traces, fewer than usual"),
+        volume.starts_with("40 traces, fewer than the usual "),
         "{volume}"
     );
     changes(0, &runs[7], &["--fail-on-drift"]);
@@ -280,6 +288,15 @@ fn what_cannot_be_held_against_anything_is_refused() {
     assert!(alone.stderr.contains("--since"), "{alone:?}");
     let itself = ended(2, &["runs", "changes", &first, "--since", &first]);
     assert!(itself.stderr.contains("itself"), "{itself:?}");
+    // The other way round: the run is among the nights of what it is held against.
+    let third = folder.path().join("night-3").display().to_string();
+    let later = ended(2, &["runs", "changes", &first, "--since", &third]);
+    assert!(
+        later
+            .stderr
+            .contains("`night-3`, a later night of the chain of `night-1`"),
+        "{later:?}"
+    );
     // Scores of two models are told, and not held against each other.
     let other = HandMade {
         model: Some("large".into()),
@@ -305,6 +322,44 @@ fn what_cannot_be_held_against_anything_is_refused() {
     assert!(
         damaged.stderr.contains("night-2") && damaged.stderr.contains("damaged"),
         "{damaged:?}"
+    );
+}
+
+#[test]
+fn a_night_whose_earlier_run_has_another_name_says_which() {
+    let folder = tempfile::tempdir().unwrap();
+    let [first, second, third] = three_nights(folder.path());
+    let refused = |run: &Path| ended(2, &["runs", "changes", &run.display().to_string()]).stderr;
+    // Renamed: it is found by its identity, and named.
+    let renamed = folder.path().join("renamed");
+    std::fs::rename(&first, &renamed).unwrap();
+    let told = refused(&second);
+    assert!(
+        told.contains("continues the run `night-1`, which is now called `renamed`")
+            && told.contains("--since"),
+        "{told}"
+    );
+    let text = ended(0, &["runs", "changes", &third.display().to_string()]).stdout;
+    assert!(
+        text.contains(
+            "nothing before counts: it continues the run `night-1`, which is now called `renamed`"
+        ),
+        "{text}"
+    );
+    // What is asked for by name is taken, whatever it is called.
+    let since = renamed.display().to_string();
+    changes(0, &second, &["--since", &since]);
+    // Another run under its name is not taken for it.
+    let other = HandMade {
+        sessions: vec![Session::new("z", 0.5, &[("z1", 1, 0.5)])],
+        ..HandMade::new("other", 1)
+    };
+    std::fs::rename(other.write(folder.path()), &first).unwrap();
+    std::fs::rename(&renamed, tempfile::tempdir().unwrap().keep().join("away")).unwrap();
+    let told = refused(&second);
+    assert!(
+        told.contains("which is neither at") && told.contains("is another run of that name"),
+        "{told}"
     );
 }
 

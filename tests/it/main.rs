@@ -10,6 +10,7 @@
 )]
 
 mod bad_data;
+mod browser;
 mod bucket;
 mod buckets;
 mod cache;
@@ -41,6 +42,7 @@ mod keeping;
 mod killed_at_each_write;
 mod laws;
 mod manual_scores;
+mod night_pages;
 mod nights;
 mod no_evidence;
 mod process;

@@ -12,7 +12,9 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, StringArray, UInt32Array};
 use arrow::datatypes::DataType;
-pub(crate) use asked::{Asked, SumColumns, each_batch, target};
+pub(crate) use asked::{
+    AlikeSessions, Asked, MetricKey, each_batch, each_sum, metric_key, models_of, sums_of,
+};
 use datafusion::datasource::MemTable;
 use datafusion::error::Result;
 use datafusion::prelude::SessionContext;
