@@ -57,10 +57,10 @@ pub(super) fn run(args: &ChangesArgs) -> Result<Outcome, AnyError> {
     let run = latest_of(&args.run)?;
     let since = args.since.as_deref().map(latest_of).transpose()?;
     let changes = read_changes(&ChangeQuery {
-        run: &run,
         since: since.as_ref(),
         limit: args.limit,
         least: args.least_change,
+        ..ChangeQuery::of(&run)
     })?;
     match args.format {
         Format::Html => outcome::print(&changes_page(&changes)?)?,

@@ -50,4 +50,4 @@ pub use stored_run::{
     read_scores, read_told, stored_metrics,
 };
 pub use verify::{FaultyFile, FileFault, VerifiedRun, check_if_of_run, verify_run};
-pub use views::{VIEWS, Views};
+pub use views::{QueryLimits, VIEWS, Views};

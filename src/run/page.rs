@@ -1,10 +1,11 @@
 //! `report.html` of a scoring run, and what it says of the nights before.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use super::ScoreRequest;
 use crate::embed::EmbeddingService;
-use crate::history::{ChangeQuery, Changes, StoredRun, read_changes, read_run};
+use crate::history::{ChangeQuery, Changes, QueryLimits, StoredRun, read_changes, read_run};
 use crate::metric::Rules;
 use crate::output::directory::name_of;
 use crate::output::{RunDirectory, RunError};
@@ -60,7 +61,10 @@ pub(super) fn what_changed(
     run: &RunDirectory,
     summary: &mut Summary,
 ) -> Option<Changes> {
-    let changes = read(request, run).map_err(|problem| {
+    // The scores are there, and may have cost a night and money: not even a defect in here may take them away.
+    let changes = catch_unwind(AssertUnwindSafe(|| read(request, run)));
+    let defect = || Err("this is a defect, please report it".to_owned());
+    let changes = changes.unwrap_or_else(|_| defect()).map_err(|problem| {
         // Under its name, which its reader knows; the hidden one is gone by then.
         let (hidden, name) = (run.path().display(), request.out.display());
         problem.replace(&hidden.to_string(), &name.to_string())
@@ -85,5 +89,16 @@ fn read(request: &ScoreRequest, run: &RunDirectory) -> Result<Changes, String> {
     let name = name_of(&request.out).map_err(|e| e.to_string())?;
     let found = read_run(run.path()).map_err(|e| e.to_string())?;
     let run = StoredRun { name, ..found };
-    read_changes(&ChangeQuery::of(&run)).map_err(|e| e.to_string())
+    let limits = QueryLimits {
+        threads: request.engine.threads,
+        memory: request
+            .engine
+            .memory_limit
+            .min(QueryLimits::default().memory),
+    };
+    let query = ChangeQuery {
+        limits,
+        ..ChangeQuery::of(&run)
+    };
+    read_changes(&query).map_err(|e| e.to_string())
 }

@@ -214,7 +214,7 @@ fn a_fall_beyond_chance_is_told_and_fails() {
     );
     let text = &shown.stdout;
     assert!(
-        text.contains("by slice: of 8 means, one in a hundred moves by chance"),
+        text.contains("by slice: of 2 means, one in a hundred moves by chance"),
         "{text}"
     );
     for outside in ["src=", "href=", "url(", "<script"] {

@@ -150,6 +150,28 @@ fn the_report_of_a_night_shows_what_runs_changes_shows() {
     assert!(summary(nights.last())["continued"]["drift"].is_null());
 }
 
+/// Runs of one name are told by their paths, and that of the page is the one that it will have.
+#[test]
+fn nights_of_one_name_are_told_by_their_paths() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = [1, 2].map(|night| file_of(folder.path(), night, 6, false));
+    let [first, second] = ["a", "b"].map(|part| folder.path().join(part).join("night"));
+    let score = |file: &Path, out: &Path, more: &[&str]| {
+        let [file, out] = [file, out].map(|path| path.display().to_string());
+        let args = ["score", &file, "--metrics", "coherence", "--out", &out];
+        ended(0, &[&args[..], more].concat());
+    };
+    score(&files[0], &first, &[]);
+    score(
+        &files[1],
+        &second,
+        &["--continue", &first.display().to_string()],
+    );
+    let html = page(&second);
+    assert_eq!(section(&html), section(&changes_page(&second)));
+    assert!(section(&html).unwrap().contains("&#x2f;a&#x2f;night") && !html.contains("partial"));
+}
+
 #[test]
 fn drift_fails_a_night_that_asks_for_it() {
     let mut nights = Nights::new();
@@ -319,14 +341,14 @@ fn a_browser_shows_what_changed() {
         nights.night(0, false, &[]);
     }
     nights.night(1, true, &["--fail-on-drift"]);
-    // Two metrics, each as a trend and as a spread.
+    // Three metrics, each as a trend and as a spread.
     let report = nights.last().join("report.html");
-    browser.assert_readable(&report, 4);
+    browser.assert_readable(&report, 6);
     let alone = nights.folder.path().join("changes.html");
     std::fs::write(&alone, changes_page(nights.last())).unwrap();
-    browser.assert_readable(&alone, 4);
+    browser.assert_readable(&alone, 6);
     // The first night that continues another: no trend to speak of, and still a page.
-    browser.assert_readable(&nights.runs[1].join("report.html"), 4);
+    browser.assert_readable(&nights.runs[1].join("report.html"), 6);
     for page in [&report, &alone] {
         let picture = nights.folder.path().join("picture.png");
         browser.open(page, &[&format!("--screenshot={}", picture.display())]);
@@ -365,6 +387,6 @@ fn seven_nights_of_real_sessions_show_what_changed() {
     );
     assert!(html.len() < 1_000_000, "{} bytes", html.len());
     if let Some(browser) = Browser::find() {
-        browser.assert_readable(&nights.last().join("report.html"), 4);
+        browser.assert_readable(&nights.last().join("report.html"), 6);
     }
 }

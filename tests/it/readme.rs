@@ -119,7 +119,7 @@ fn every_command_of_the_pages_about_nights_works() {
     );
     let forgotten = printed("runs forget");
     assert!(
-        forgotten.contains("trace") && !forgotten.starts_with("nothing"),
+        forgotten.contains("traces looked for") && !forgotten.starts_with("0 traces"),
         "{forgotten}"
     );
     let html = std::fs::read_to_string(place.folder.path().join("runs/changed.html")).unwrap();

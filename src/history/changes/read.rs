@@ -12,7 +12,7 @@ use crate::history::ancestry::{Missing, nights_before};
 use crate::history::chance::{STEPS, Sums};
 use crate::history::stored_run::HistoryError;
 use crate::history::stored_table::{whole_number, whole_numbers};
-use crate::history::views::{Asked, Views, each_batch};
+use crate::history::views::{Asked, QueryLimits, Views, each_batch};
 
 /// What is asked.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +25,8 @@ pub struct ChangeQuery<'a> {
     pub limit: usize,
     /// The least change of a mean that counts as drift.
     pub least: f64,
+    /// What reading may take.
+    pub limits: QueryLimits,
 }
 
 impl<'a> ChangeQuery<'a> {
@@ -35,6 +37,7 @@ impl<'a> ChangeQuery<'a> {
             since: None,
             limit: SHOWN_SESSIONS,
             least: LEAST_CHANGE,
+            limits: QueryLimits::default(),
         }
     }
 }
@@ -115,7 +118,8 @@ impl<'a> Reading<'a> {
             ));
         }
         let views = views.opening(&opened);
-        let asked = Asked::of(&views, &["scores", "traces", "sessions", "_taken"])?;
+        let needed = ["scores", "traces", "sessions", "_taken"];
+        let asked = Asked::within(&views, &needed, query.limits)?;
         let mut reading = Self {
             query,
             views,

@@ -18,8 +18,23 @@ use crate::history::stored_table::{cell, text, whole_number, whole_numbers};
 use crate::metric::SignalWeights;
 use crate::text::TextMode;
 
-/// Bytes that sorting and joining may hold before they spill.
-const MEMORY: usize = 1 << 30;
+/// What queries may take.
+#[derive(Clone, Copy, Debug)]
+pub struct QueryLimits {
+    /// Threads at work.
+    pub threads: usize,
+    /// Bytes that sorting and joining may hold before they spill.
+    pub memory: usize,
+}
+
+impl Default for QueryLimits {
+    fn default() -> Self {
+        Self {
+            threads: std::thread::available_parallelism().map_or(1, NonZero::get),
+            memory: 1 << 30,
+        }
+    }
+}
 
 /// Views that can be asked.
 pub(crate) struct Asked {
@@ -41,12 +56,24 @@ impl Asked {
     /// # Errors
     /// [`HistoryError`] if a file of a run can't be read.
     pub fn of(views: &Views, needed: &[&str]) -> Result<Self, HistoryError> {
+        Self::within(views, needed, QueryLimits::default())
+    }
+
+    /// The same within limits.
+    ///
+    /// # Errors
+    /// As [`Asked::of`].
+    pub fn within(
+        views: &Views,
+        needed: &[&str],
+        limits: QueryLimits,
+    ) -> Result<Self, HistoryError> {
+        let QueryLimits { threads, memory } = limits;
         let failed = |e: std::io::Error| HistoryError::Query(e.to_string());
         let spill = tempfile::tempdir().map_err(failed)?;
-        let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
         let context = engine_session(&EngineOptions {
             threads,
-            memory: MEMORY,
+            memory,
             spill_folder: spill.path().to_owned(),
             embedding: None,
             window: 0,
