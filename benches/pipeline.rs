@@ -276,6 +276,7 @@ fn main() {
     });
     let request = ScoreRequest {
         continues: None,
+        fail_on_drift: false,
         offline: true,
         name: None,
         monitor_id: None,

@@ -16,6 +16,7 @@ mod buckets;
 mod cache;
 mod changes;
 mod choosing;
+mod compared_runs;
 mod comparisons;
 mod damaged_formats;
 mod delta_tables;
