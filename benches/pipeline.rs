@@ -280,6 +280,7 @@ fn main() {
         continues: None,
         buckets: Buckets::new(buckets),
         resume: false,
+        fail_on_drift: false,
         offline: true,
         name: None,
         monitor_id: None,

@@ -6,13 +6,14 @@ use clap::{Args, ValueEnum};
 
 use super::{AnyError, Outcome, listing, outcome};
 use crate::history::changes::{
-    CONFIDENCE, Changes, MOST_NIGHTS, MetricChange, SessionChanges, Verdict,
+    CONFIDENCE, Changes, LEAST_CHANGE, MOST_NIGHTS, MetricChange, SHOWN_SESSIONS, SessionChanges,
+    Verdict,
 };
 use crate::history::figures::{ScoreFilter, Target};
 use crate::history::{
     ChangeQuery, StoredRun, find_runs, leave_out_retried, read_changes, read_run,
 };
-use crate::report::{changes_page, counted, plain};
+use crate::report::{changes_page, counted, drift, plain};
 
 /// Flags of `runs changes`.
 #[derive(Args, Debug)]
@@ -31,10 +32,10 @@ pub(super) struct ChangesArgs {
     #[arg(long)]
     fail_on_drift: bool,
     /// The least change of a mean that counts as drift; of shares of faults a tenth of it
-    #[arg(long, value_name = "SCORE", default_value_t = 0.01, value_parser = share)]
+    #[arg(long, value_name = "SCORE", default_value_t = LEAST_CHANGE, value_parser = share)]
     least_change: f64,
     /// Sessions shown of each kind, worst first
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = SHOWN_SESSIONS)]
     limit: usize,
 }
 
@@ -56,10 +57,10 @@ pub(super) fn run(args: &ChangesArgs) -> Result<Outcome, AnyError> {
     let run = latest_of(&args.run)?;
     let since = args.since.as_deref().map(latest_of).transpose()?;
     let changes = read_changes(&ChangeQuery {
-        run: &run,
         since: since.as_ref(),
         limit: args.limit,
         least: args.least_change,
+        ..ChangeQuery::of(&run)
     })?;
     match args.format {
         Format::Html => outcome::print(&changes_page(&changes)?)?,
@@ -100,39 +101,32 @@ fn text(changes: &Changes) -> String {
             [] => "nothing".to_owned(),
         }
     );
-    if let Some(missing) = &changes.missing
+    if let Some(missing) = &changes.missing_told
         && changes.before.len() < MOST_NIGHTS
     {
         let missing = plain(missing);
-        text.push_str(&format!("nights up to {missing} are not there any more\n"));
+        text.push_str(&format!("nothing before counts: it continues {missing}\n"));
     }
-    let drift = changes.drift();
-    text.push_str(&match drift.is_empty() {
-        true => "no drift\n".to_owned(),
-        false => format!(
-            "drift:\n  {}\n",
-            drift
-                .iter()
-                .map(|line| plain(line))
-                .collect::<Vec<_>>()
-                .join("\n  ")
-        ),
-    });
+    if changes.few_nights() {
+        text.push_str("few nights: how much nights differ is not known, and a change may be nothing but that\n");
+    }
+    text.push_str(&drift(&changes.drift(), &changes.untold()));
     text.push('\n');
     text.push_str(&means(changes));
     text.push('\n');
     for volume in &changes.volume {
         text.push_str(&format!("{}\n", volume.sentence));
     }
-    let of_slices = changes
-        .slices
-        .iter()
-        .filter(|slice| matches!(slice.change.verdict, Verdict::Fell | Verdict::Rose));
+    let of_slices = changes.slices.iter().filter(|slice| slice.change.moved());
     let of_slices: Vec<String> = of_slices
         .map(|slice| plain(&slice.change.sentence))
         .collect();
     if !of_slices.is_empty() {
-        text.push_str(&format!("\nby slice\n  {}\n", of_slices.join("\n  ")));
+        text.push_str(&format!(
+            "\nby slice: of {}, one in a hundred moves by chance\n  {}\n",
+            counted(changes.slices.len() as u64, "mean", "means"),
+            of_slices.join("\n  ")
+        ));
     }
     text.push('\n');
     text.push_str(&sessions(&changes.sessions));
@@ -153,8 +147,8 @@ fn means(changes: &Changes) -> String {
                 Verdict::Fell => "fell",
                 Verdict::Rose => "rose",
                 Verdict::NoChange => "no change beyond chance",
-                Verdict::TooFew => "too few sessions",
-                Verdict::NotComparable => "of several models",
+                Verdict::TooFew => "none: too few sessions",
+                Verdict::NotComparable => "none: of several models",
             }
             .to_owned(),
         ]

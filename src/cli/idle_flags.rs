@@ -33,6 +33,7 @@ pub(super) const OF_CONVERSATIONS: &[&str] = &[
     "judge_tags",
     "judge_max_trace",
     "judge_long_traces",
+    "fail_on_drift",
 ];
 
 /// Settings that `aggregate` has no use for, beside those of judges.
@@ -47,6 +48,7 @@ pub(super) const OF_AGGREGATE: &[&str] = &[
     "text_columns",
     "window",
     "signals",
+    "fail_on_drift",
 ];
 
 /// Settings of the encoder.
@@ -91,7 +93,22 @@ pub(super) fn of_aggregate(given: &Given) -> Result<(), SettingsError> {
             "signals",
             "aggregate takes its signals from the files it is given",
         ),
+        Some("fail_on_drift") => refuse(
+            "fail_on_drift",
+            "aggregate continues no run, so that there are no nights to hold it against; see score --continue",
+        ),
         Some(name) => refuse(name, "aggregate reads no texts, so this has no effect"),
+    }
+}
+
+/// Refuses a gate on drift where nothing is continued; `why` says so.
+///
+/// # Errors
+/// Naming the flag.
+pub(super) fn of_no_night(given: &Given, why: &str) -> Result<(), SettingsError> {
+    match given.has("fail_on_drift") {
+        true => refuse("fail_on_drift", why),
+        false => Ok(()),
     }
 }
 

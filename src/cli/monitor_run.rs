@@ -143,6 +143,13 @@ pub(super) fn check(monitor: &Monitor, config: Option<&Path>) -> Result<(), AnyE
     let kept = read_kept(&monitor.settings)?;
     let kept = kept.only(|name| !Setting::named(name).is_some_and(Setting::of_judges));
     let sampled = monitor.sampling_rate != SamplingRate::ALL;
+    if targets(monitor, 0).is_some() {
+        idle_flags::of_no_night(
+            &kept,
+            "a monitor that chooses targets (--filters, --sample) continues no run, so that there are no nights to hold \
+             it against; leave it out",
+        )?;
+    }
     Ok(idle_flags::of_scoring(&kept, &job, &rules, sampled)?)
 }
 
@@ -241,6 +248,9 @@ impl<'a> Runner<'a> {
             },
         };
         let (summary, _) = made?;
+        for drift in summary.drift_gate().iter().flat_map(|gate| &gate.found) {
+            tracing::warn!(monitor = %monitor.id, "drift: {drift}");
+        }
         self.ended.push(Outcome::of(&summary));
         Ok(Some(RunMade {
             id: name,

@@ -30,6 +30,8 @@ pub(super) struct PlanArgs {
 pub(super) fn run(mut args: PlanArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
     let _piped = Piped::take(&mut args.paths)?;
     let mut job = Job::of(args.settings.given.clone().complete(config)?)?;
+    let why = "a plan makes no run, so that there is nothing to hold against earlier nights; leave it out";
+    idle_flags::of_no_night(&args.settings.given, why)?;
     let inputs = brought(args.paths, &mut job)?;
     // A plan makes no run directory.
     let request = ScoreRequest {

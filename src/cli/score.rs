@@ -49,6 +49,12 @@ pub(super) fn run(mut args: ScoreArgs, config: Option<&Path>) -> Result<Outcome,
     let _piped = Piped::take(&mut args.paths)?;
     let out = args.out.unwrap_or_default();
     let mut job = Job::of(args.settings.given.clone().complete(config)?)?;
+    if args.continues.is_none() {
+        idle_flags::of_no_night(
+            &args.settings.given,
+            "this run continues no other, so that there are no nights to hold it against; name one with --continue",
+        )?;
+    }
     let page = (!args.no_report).then_some(crate::report::html as PageWriter);
     let inputs = brought(args.paths, &mut job)?;
     let place = destination(out, &job, &inputs)?;

@@ -4,72 +4,11 @@
 //! there is the first of its chain.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
-
-use serde::Deserialize;
-use serde_json::Value;
 
 use crate::history::StoredRun;
-use crate::history::lineage::RunMark;
-use crate::history::stored_run::{HistoryError, read_json, read_run};
+use crate::history::continues::Continues;
+use crate::history::stored_run::HistoryError;
 use crate::output::directory::MANIFEST;
-
-/// What a manifest says of the run that its run goes on from.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(crate) struct GoesOn {
-    /// The name of its directory.
-    pub run: String,
-    /// Its directory.
-    path: Option<String>,
-    /// Its identity.
-    id: Option<String>,
-    /// Which night of the chain the run is that goes on.
-    pub night: Option<u64>,
-}
-
-impl GoesOn {
-    /// What the manifest in a run directory says; none if the run goes on from nothing.
-    ///
-    /// # Errors
-    /// [`HistoryError`] if it can't be read.
-    pub fn read(run: &Path) -> Result<Option<Self>, HistoryError> {
-        let manifest: Value = read_json(run, MANIFEST)?;
-        Self::of(&manifest)
-            .map_err(|e| HistoryError::damaged(run, MANIFEST, format!("`continues`: {e}")))
-    }
-
-    /// The same of a manifest that was read.
-    ///
-    /// # Errors
-    /// If it is written in another way.
-    pub fn of(manifest: &Value) -> Result<Option<Self>, serde_json::Error> {
-        match manifest.get("continues") {
-            None | Some(Value::Null) => Ok(None),
-            Some(said) => Self::deserialize(said).map(Some),
-        }
-    }
-
-    /// Whether `run` is the one that `later` goes on from.
-    fn means(&self, run: &StoredRun, later: &Path) -> bool {
-        let mark = RunMark::of(run);
-        let mut marks = std::iter::once(&mark).chain(&run.retried);
-        marks.any(|mark| match (&self.id, &mark.identity) {
-            (Some(id), Some(known)) => id == known,
-            (None, None) => {
-                let beside = later.parent() == run.path.parent();
-                mark.name == self.run && (beside || mark.path == self.path)
-            }
-            _ => false,
-        })
-    }
-
-    /// Where the run may be: where it was, and beside the one that goes on, if both were moved.
-    fn places(&self, later: &Path) -> impl Iterator<Item = PathBuf> + use<> {
-        let beside = later.parent().map(|folder| folder.join(&self.run));
-        let then = self.path.as_ref().map(PathBuf::from);
-        [then, beside].into_iter().flatten()
-    }
-}
 
 /// The chains of a list of runs.
 #[derive(Debug)]
@@ -82,8 +21,8 @@ pub(crate) struct Ancestry {
 
 impl Ancestry {
     /// Of runs, and what each says that it goes on from.
-    pub fn of(runs: &[StoredRun], said: &[Option<GoesOn>]) -> Self {
-        let find = |later: &StoredRun, said: &Option<GoesOn>| {
+    pub fn of(runs: &[StoredRun], said: &[Option<Continues>]) -> Self {
+        let find = |later: &StoredRun, said: &Option<Continues>| {
             let said = said.as_ref()?;
             let mut found = runs.iter().enumerate();
             found
@@ -140,39 +79,47 @@ impl Ancestry {
     }
 }
 
+/// A run of a chain that is not where its later runs look for it.
+#[derive(Clone, Debug)]
+pub(crate) struct Missing {
+    /// Its name.
+    pub run: String,
+    /// The same with what is known of it, in words.
+    pub told: String,
+}
+
 /// The runs that a run goes on from, the latest first, at most so many. One that is not there any more ends the list, and
-/// its name is given.
+/// what is said of it is given.
 ///
 /// # Errors
 /// [`HistoryError`] if one that is there can't be read.
 pub(crate) fn nights_before(
     run: &StoredRun,
     most: usize,
-) -> Result<(Vec<StoredRun>, Option<String>), HistoryError> {
+) -> Result<(Vec<StoredRun>, Option<Missing>), HistoryError> {
     let mut found: Vec<StoredRun> = Vec::new();
     let mut known = HashSet::from([run.path.clone()]);
     while found.len() < most {
         let last = found.last().unwrap_or(run);
-        let Some(said) = GoesOn::read(&last.path)? else {
+        let Some(said) = Continues::read(&last.path)? else {
             return Ok((found, None));
         };
-        let mut earlier = None;
-        for place in said.places(&last.path) {
-            if place.join(MANIFEST).exists() {
-                let other = read_run(&place)?;
-                if said.means(&other, &last.path) {
-                    earlier = Some(other);
-                    break;
-                }
-            }
-        }
-        match earlier {
+        match said.find(&last.path)? {
             Some(earlier) if known.insert(earlier.path.clone()) => found.push(earlier),
             Some(_) => {
                 let problem = "`continues` leads in a circle";
                 return Err(HistoryError::damaged(&last.path, MANIFEST, problem));
             }
-            None => return Ok((found, Some(said.run))),
+            None => {
+                let told = said.missing(&last.path);
+                return Ok((
+                    found,
+                    Some(Missing {
+                        run: said.run,
+                        told,
+                    }),
+                ));
+            }
         }
     }
     Ok((found, None))
@@ -180,15 +127,17 @@ pub(crate) fn nights_before(
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use serde_json::json;
 
     use super::*;
     use crate::history::lineage::retried_with;
     use crate::history::lineage::samples::run;
 
-    fn said(of: &StoredRun) -> Option<GoesOn> {
+    fn said(of: &StoredRun) -> Option<Continues> {
         let manifest = json!({"continues": {"run": of.name, "path": of.path, "id": of.identity}});
-        GoesOn::of(&manifest).unwrap()
+        Continues::of(Path::new("later"), &manifest).unwrap()
     }
 
     #[test]

@@ -6,26 +6,13 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::continues::Continues;
 use super::stored_run::{HistoryError, StoredRun, find_runs, read_json, read_run};
 use crate::history::figures::{ScoreFilter, Target};
 use crate::history::lineage::leave_out_retried;
 use crate::output::directory::MANIFEST;
-
-/// What a manifest says of the run that its run continues.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Continues {
-    /// The name of its directory.
-    pub run: String,
-    /// Its directory, a whole path.
-    pub path: String,
-    /// What no other run has.
-    pub id: Option<String>,
-    /// Which run of its chain the continuing one is: 2 or more.
-    pub night: u64,
-}
 
 /// A run of a chain.
 #[derive(Clone, Debug)]
@@ -48,14 +35,14 @@ impl ChainRun {
         let name = path
             .file_name()
             .map(|name| name.to_string_lossy().into_owned());
-        let continues = continues(path, &manifest)?;
+        let continues = Continues::of(path, &manifest)?;
         Ok(Self {
             path: path.to_owned(),
             name: name.unwrap_or_else(|| path.display().to_string()),
             id: manifest["identity"].as_str().map(str::to_owned),
             // A run that took over the rows of those before it continues none, and counts on.
             night: continues
-                .map(|continues| continues.night)
+                .and_then(|continues| continues.night)
                 .or_else(|| manifest["night"].as_u64())
                 .unwrap_or(1),
             manifest,
@@ -66,20 +53,10 @@ impl ChainRun {
     pub fn continued(&self) -> Continues {
         Continues {
             run: self.name.clone(),
-            path: self.path.display().to_string(),
+            path: Some(self.path.display().to_string()),
             id: self.id.clone(),
-            night: self.night + 1,
+            night: Some(self.night + 1),
         }
-    }
-}
-
-/// What the manifest of a run says of the run that it continues; none if it continues none.
-fn continues(run: &Path, manifest: &Value) -> Result<Option<Continues>, HistoryError> {
-    match manifest.get("continues") {
-        None | Some(Value::Null) => Ok(None),
-        Some(said) => Continues::deserialize(said)
-            .map(Some)
-            .map_err(|e| HistoryError::damaged(run, MANIFEST, format!("`continues`: {e}"))),
     }
 }
 
@@ -135,7 +112,7 @@ pub(crate) fn chain(last: &Path) -> Result<Vec<ChainRun>, HistoryError> {
     let mut chain = vec![ChainRun::read(last)?];
     let mut seen = HashSet::new();
     while let Some(run) = chain.last() {
-        let Some(before) = continues(&run.path, &run.manifest)? else {
+        let Some(before) = Continues::of(&run.path, &run.manifest)? else {
             break;
         };
         if !seen.insert(run.path.clone()) {
@@ -151,25 +128,17 @@ pub(crate) fn chain(last: &Path) -> Result<Vec<ChainRun>, HistoryError> {
 
 /// The run that `continues` names: where it was, or beside the run that continues it, if both were moved.
 fn find(run: &Path, continues: &Continues) -> Result<ChainRun, HistoryError> {
-    let beside = run.parent().map(|folder| folder.join(&continues.run));
-    let places = [Some(PathBuf::from(&continues.path)), beside];
-    for place in places.into_iter().flatten() {
-        if !place.join(MANIFEST).exists() {
-            continue;
-        }
+    for place in continues.places(run) {
         let found = ChainRun::read(&place)?;
         if found.id == continues.id {
             return Ok(found);
         }
     }
-    Err(HistoryError::damaged(
-        run,
-        MANIFEST,
-        format!(
-            "it continues the run `{}`, which is neither at `{}` nor beside it; put it back, or score all files anew",
-            continues.run, continues.path
-        ),
-    ))
+    let problem = format!(
+        "it continues {}; put it back, or score all files anew",
+        continues.missing(run)
+    );
+    Err(HistoryError::damaged(run, MANIFEST, problem))
 }
 
 /// The runs of a folder that continue a run, by the names of their directories.
@@ -183,7 +152,7 @@ pub(crate) fn continued_by(run: &ChainRun, folder: &Path) -> Result<Vec<String>,
     let mut names = Vec::new();
     for path in found.iter().filter(|path| path.join(MANIFEST).exists()) {
         let other = ChainRun::read(path)?;
-        let before = continues(path, &other.manifest)?;
+        let before = Continues::of(path, &other.manifest)?;
         if before.is_some_and(|before| before.id == run.id && before.run == run.name) {
             names.push(other.name);
         }

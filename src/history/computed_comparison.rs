@@ -8,10 +8,11 @@ use serde_json::Value;
 use crate::history::chance::{Difference, STEPS, Sums, difference, mean_interval};
 use crate::history::changes::{CONFIDENCE, Verdict};
 use crate::history::figures::Target;
-use crate::history::model_labels::ModelLabels;
 use crate::history::stored_run::HistoryError;
 use crate::history::stored_table::{cell, number, numbers, text, whole_number, whole_numbers};
-use crate::history::views::{Asked, SumColumns, Views, each_batch, target};
+use crate::history::views::{
+    Asked, MetricKey, Views, each_batch, each_sum, metric_key, models_of, sums_of,
+};
 use crate::history::{StoredRun, read_told};
 use crate::metric::round4;
 
@@ -122,7 +123,7 @@ pub fn compare_computed(
     asked.view(
         "_numbers",
         &format!(
-            "SELECT run_no, target_type, metric, project_id, target_id, _unit, passed, model, precision, text_mode, \
+            "SELECT run_no, target_type, metric, project_id, target_id, _unit, passed, status, model, precision, text_mode, \
              CAST(round(score * {STEPS}) AS BIGINT) AS steps, \
              CASE WHEN target_type = 'session' THEN _unit ELSE _canonical(target_id) END AS _target \
              FROM _united_scores WHERE status = 'SUCCESS' AND data_type = 'NUMERIC' AND score IS NOT NULL AND {of_project}"
@@ -149,36 +150,23 @@ pub fn compare_computed(
     })
 }
 
-/// A metric and what it is about.
-type Key = (Target, String);
-
 /// All scores of a metric, of the baseline and of the candidate.
-type Sides = BTreeMap<Key, [Sums; 2]>;
+type Sides = BTreeMap<MetricKey, [Sums; 2]>;
 
 /// All scores of both runs by metric, and the metrics of one alone.
 fn sides(asked: &Asked, runs: [&StoredRun; 2]) -> Result<(Sides, Vec<String>), HistoryError> {
     let mut all = Sides::new();
-    let sums = asked.rows(
-        "SELECT run_no, target_type, metric, n, s, count(*) AS sessions FROM \
-         (SELECT run_no, target_type, metric, _unit, count(*) AS n, sum(steps) AS s FROM _numbers \
-          GROUP BY run_no, target_type, metric, _unit) GROUP BY run_no, target_type, metric, n, s",
-    )?;
-    each_batch(&sums, |batch| {
-        let (targets, metrics) = (text(batch, "target_type")?, text(batch, "metric")?);
-        let sums = SumColumns::of(batch)?;
-        for row in 0..batch.num_rows() {
-            let metric = cell(&metrics, row).unwrap_or_default().to_owned();
-            let of_metric = all
-                .entry((target(cell(&targets, row)), metric))
-                .or_default();
-            if let Some((run, sessions, count, sum)) = sums.row(row)
-                && let Some(side) = of_metric.get_mut(run)
-            {
-                side.add_sessions(sessions, count, sum);
+    let sums = asked.rows(&sums_of("run_no, target_type, metric", "steps", "_numbers"))?;
+    each_sum(
+        &sums,
+        ["target_type", "metric"],
+        |[target, metric], alike| {
+            let of_metric = all.entry(metric_key(target, metric)).or_default();
+            if let Some(side) = of_metric.get_mut(alike.run) {
+                side.add_sessions(alike.sessions, alike.count, alike.sum);
             }
-        }
-        Ok(())
-    })?;
+        },
+    )?;
     let named = |sides: &[Sums; 2]| match (sides[0].count, sides[1].count) {
         (0, _) => Some(&runs[1].name),
         (_, 0) => Some(&runs[0].name),
@@ -203,30 +191,8 @@ fn sides(asked: &Asked, runs: [&StoredRun; 2]) -> Result<(Sides, Vec<String>), H
 }
 
 /// Refuses scores of several models: their numbers have several scales.
-fn refuse_models(asked: &Asked, sides: &Sides, runs: [&StoredRun; 2]) -> Result<(), HistoryError> {
-    let rows = asked.rows(
-        "SELECT DISTINCT run_no, metric, CAST(model AS VARCHAR) AS model, CAST(precision AS VARCHAR) AS precision, \
-         CAST(text_mode AS VARCHAR) AS text_mode FROM _numbers WHERE model IS NOT NULL",
-    )?;
-    let mut labels: BTreeMap<String, BTreeMap<String, BTreeSet<&str>>> = BTreeMap::new();
-    each_batch(&rows, |batch| {
-        let (metrics, numbers) = (text(batch, "metric")?, whole_numbers(batch, "run_no")?);
-        let mut models = ModelLabels::of(batch)?;
-        for row in 0..batch.num_rows() {
-            let run = whole_number(&numbers, row).and_then(|run| usize::try_from(run).ok());
-            let run = run.and_then(|run| runs.get(run));
-            if let (Some(metric), Some(model), Some(run)) =
-                (cell(&metrics, row), models.row(row), run)
-            {
-                let of_metric = labels.entry(metric.to_owned()).or_default();
-                of_metric
-                    .entry(model.to_string())
-                    .or_default()
-                    .insert(&run.name);
-            }
-        }
-        Ok(())
-    })?;
+fn refuse_models(asked: &Asked, sides: &Sides, named: [&StoredRun; 2]) -> Result<(), HistoryError> {
+    let labels = models_of(asked, "_numbers")?;
     let compared = |metric: &String| sides.keys().any(|(_, known)| known == metric);
     let mut mixed = labels
         .iter()
@@ -237,8 +203,10 @@ fn refuse_models(asked: &Asked, sides: &Sides, runs: [&StoredRun; 2]) -> Result<
     let models: Vec<String> = models
         .iter()
         .map(|(model, runs)| {
-            let runs: Vec<String> = runs.iter().map(|run| format!("`{run}`")).collect();
-            format!("{model} (in {})", runs.join(" and "))
+            let known = named.iter().enumerate();
+            let known = known.filter(|(at, _)| runs.contains(at));
+            let names: Vec<String> = known.map(|(_, run)| format!("`{}`", run.name)).collect();
+            format!("{model} (in {})", names.join(" and "))
         })
         .collect();
     Err(HistoryError::Refused(format!(
@@ -251,25 +219,18 @@ fn refuse_models(asked: &Asked, sides: &Sides, runs: [&StoredRun; 2]) -> Result<
 
 /// The metrics of both, over what both have.
 fn pairs(asked: &Asked, sides: &Sides) -> Result<Vec<ComparedMetric>, HistoryError> {
-    let mut differences: BTreeMap<Key, Sums> = BTreeMap::new();
+    let mut differences: BTreeMap<MetricKey, Sums> = BTreeMap::new();
     // A difference is from -1 to 1; one more makes a number of each.
-    let sums = asked.rows(&format!(
-        "SELECT 0 AS run_no, target_type, metric, n, s, count(*) AS sessions FROM \
-         (SELECT target_type, metric, _unit, count(*) AS n, sum(candidate - baseline + {STEPS}) AS s FROM _pairs \
-          GROUP BY target_type, metric, _unit) GROUP BY target_type, metric, n, s"
-    ))?;
-    each_batch(&sums, |batch| {
-        let (targets, metrics) = (text(batch, "target_type")?, text(batch, "metric")?);
-        let sums = SumColumns::of(batch)?;
-        for row in 0..batch.num_rows() {
-            let metric = cell(&metrics, row).unwrap_or_default().to_owned();
-            let of_metric = differences.entry((target(cell(&targets, row)), metric));
-            if let Some((_, sessions, count, sum)) = sums.row(row) {
-                of_metric.or_default().add_sessions(sessions, count, sum);
-            }
-        }
-        Ok(())
-    })?;
+    let gained = format!("candidate - baseline + {STEPS}");
+    let sums = asked.rows(&sums_of("target_type, metric", &gained, "_pairs"))?;
+    each_sum(
+        &sums,
+        ["target_type", "metric"],
+        |[target, metric], alike| {
+            let of_metric = differences.entry(metric_key(target, metric)).or_default();
+            of_metric.add_sessions(alike.sessions, alike.count, alike.sum);
+        },
+    )?;
     let counts = asked.rows(
         "SELECT target_type, metric, sum(baseline) AS baseline, sum(candidate) AS candidate, \
          sum(CASE WHEN candidate > baseline THEN 1 ELSE 0 END) AS better, \
@@ -278,7 +239,7 @@ fn pairs(asked: &Asked, sides: &Sides) -> Result<Vec<ComparedMetric>, HistoryErr
          sum(CASE WHEN NOT passed_before AND passed_after THEN 1 ELSE 0 END) AS recovered \
          FROM _pairs GROUP BY target_type, metric",
     )?;
-    let mut counted: BTreeMap<Key, [u64; 6]> = BTreeMap::new();
+    let mut counted: BTreeMap<MetricKey, [u64; 6]> = BTreeMap::new();
     each_batch(&counts, |batch| {
         let (targets, metrics) = (text(batch, "target_type")?, text(batch, "metric")?);
         let names = [
@@ -291,13 +252,12 @@ fn pairs(asked: &Asked, sides: &Sides) -> Result<Vec<ComparedMetric>, HistoryErr
         ];
         let columns = names.map(|name| whole_numbers(batch, name));
         for row in 0..batch.num_rows() {
-            let metric = cell(&metrics, row).unwrap_or_default().to_owned();
             let mut found = [0; 6];
             for (into, column) in found.iter_mut().zip(&columns) {
                 let column = column.as_ref().map_err(String::clone)?;
                 *into = whole_number(column, row).unwrap_or_default().unsigned_abs();
             }
-            counted.insert((target(cell(&targets, row)), metric), found);
+            counted.insert(metric_key(cell(&targets, row), cell(&metrics, row)), found);
         }
         Ok(())
     })?;

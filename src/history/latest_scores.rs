@@ -4,7 +4,7 @@ use arrow::array::RecordBatch;
 use chrono::DateTime;
 
 use crate::history::StoredRun;
-use crate::history::ancestry::GoesOn;
+use crate::history::continues::Continues;
 use crate::history::figures::{ScoreRecord, Target};
 use crate::history::stored_run::{HistoryError, ScoreQuery, push_records};
 use crate::history::stored_table::{cell, text, whole_number, whole_numbers};
@@ -25,7 +25,7 @@ pub enum TimeOf {
 /// [`HistoryError`] if a manifest can't be read.
 pub fn any_goes_on(runs: &[StoredRun]) -> Result<bool, HistoryError> {
     for run in runs {
-        if GoesOn::read(&run.path)?.is_some() {
+        if Continues::read(&run.path)?.is_some() {
             return Ok(true);
         }
     }

@@ -6,6 +6,7 @@ mod chance;
 pub mod changes;
 mod comparison_tables;
 mod computed_comparison;
+mod continues;
 mod edit_scores;
 mod edit_traces;
 pub mod figures;
@@ -24,12 +25,13 @@ pub(crate) mod stored_table;
 mod verify;
 pub(crate) mod views;
 
-pub(crate) use chain::{CARRIED, ChainRun, Continues, chain, continued_by, latest, made_in};
+pub(crate) use chain::{CARRIED, ChainRun, chain, continued_by, latest, made_in};
 pub use changes::{ChangeQuery, Changes, read_changes};
 pub use comparison_tables::{comparison_folder, write_comparison};
 pub use computed_comparison::{
     ComparedMetric, ComparedScore, ComputedComparison, compare_computed,
 };
+pub(crate) use continues::Continues;
 pub use edit_scores::{Edit, Edited, edit_scores};
 pub use import_scores::{Imported, ScoresError, import_scores};
 pub use judged_comparison::{JudgedComparison, compare_judged};
@@ -48,4 +50,4 @@ pub use stored_run::{
     read_scores, read_told, stored_metrics,
 };
 pub use verify::{FaultyFile, FileFault, VerifiedRun, check_if_of_run, verify_run};
-pub use views::{VIEWS, Views};
+pub use views::{QueryLimits, VIEWS, Views};

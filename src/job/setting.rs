@@ -164,6 +164,9 @@ settings! {
         max_cost("DOLLARS"): Option<Number<1_000_000_000>>,
         /// Exit with 1 if a metric's mean is lower: agent_reliability=0.7
         fail_under("METRIC=MEAN,..."): Option<Numbers>,
+        /// Exit with 1 if a run that continues another one drifted from the nights before it, as `runs changes
+        /// --fail-on-drift` does
+        fail_on_drift(""): bool,
         /// Memory to stay within, beside the model: 512M, 2G [default: 2G]
         memory_limit("SIZE"): Option<Bytes>,
         /// Threads [default: all cores]

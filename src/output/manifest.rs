@@ -191,6 +191,23 @@ pub(crate) fn write_of_inputs(
     write_sealed(&folder.path().join(MANIFEST), &manifest)
 }
 
+/// Puts the length and hash of files of a run that were written since its manifest into that manifest.
+pub(crate) fn renew(run: &RunDirectory, files: &[&str]) -> Result<(), RunError> {
+    let path = run.path().join(MANIFEST);
+    let failed = |e: std::io::Error| RunError::write(&path, e);
+    let text = std::fs::read(&path).map_err(failed)?;
+    let mut manifest: Value = serde_json::from_slice(&text).map_err(|e| failed(e.into()))?;
+    if let Some(listed) = manifest["files"].as_object_mut() {
+        for name in files {
+            let file = run.path().join(name);
+            let (bytes, blake3) = hash_of(&file).map_err(|e| RunError::write(&file, e))?;
+            listed.insert((*name).to_owned(), json!(File { bytes, blake3 }));
+        }
+        listed.sort_keys();
+    }
+    write_sealed(&path, &manifest)
+}
+
 /// This moment, as manifests have it: to the millisecond, so that runs that follow each other within a second keep
 /// their order.
 pub(crate) fn now() -> String {

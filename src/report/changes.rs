@@ -4,6 +4,7 @@ use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value, context};
 
 use super::STYLE;
 use crate::history::Changes;
+use crate::history::changes::MOST_NIGHTS;
 
 const SECTION: &str = include_str!("changes.html.j2");
 const PAGE: &str = include_str!("changes_page.html.j2");
@@ -16,7 +17,13 @@ pub const CHART_STYLE: &str = include_str!("changes.css");
 /// A message, if the template is broken.
 pub fn changes_section(changes: &Changes) -> Result<String, String> {
     render("changes.html", SECTION, |template| {
-        template.render(context! { changes => changes, drift => changes.drift() })
+        template.render(context! {
+            changes => changes,
+            drift => changes.drift(),
+            untold => changes.untold(),
+            few_nights => changes.few_nights(),
+            most_nights => MOST_NIGHTS,
+        })
     })
 }
 

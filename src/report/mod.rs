@@ -9,13 +9,14 @@ mod words;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, context};
 use serde_json::json;
 
+use crate::history::Changes;
 use crate::metric::{Rules, round4};
 use crate::summary::{PageFacts, ShownSession, Summary};
 
 pub use changes::{CHART_STYLE, changes_page, changes_section};
 pub use paint::Paint;
 pub use terminal::{judges, text};
-pub use words::{brief, counted, plain};
+pub use words::{brief, counted, drift, plain};
 
 const TEMPLATE: &str = include_str!("report.html.j2");
 /// The look that all our pages share, as CSS for the one `<style>` of a page.
@@ -23,7 +24,8 @@ pub(crate) const STYLE: &str = include_str!("style.css");
 /// A report names at most this many input files.
 const MOST_INPUTS: usize = 50;
 
-/// The report as one self-contained HTML page. Everything that comes from data is escaped.
+/// The report as one self-contained HTML page. Everything that comes from data is escaped. `changes` is what changed since
+/// the nights before, of a run that continues another one; where that is not known, the summary says why.
 ///
 /// # Errors
 /// A message, if the template is broken.
@@ -32,6 +34,7 @@ pub fn html(
     rules: &Rules,
     summary: &Summary,
     worst: &[ShownSession],
+    changes: Option<&Changes>,
 ) -> Result<String, String> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -92,7 +95,23 @@ pub fn html(
         .iter()
         .map(|q| json!({ "reason": q.code, "rows": q.rows, "example": q.example }))
         .collect();
+    let drift = summary.continued.as_ref();
+    let drift = drift.and_then(|continued| continued.drift.as_ref());
+    let problem = drift.and_then(|drift| drift.problem.clone());
+    // What can't be shown of earlier nights takes nothing from the run.
+    let (changed, problem) = match changes.map(changes_section) {
+        Some(Ok(section)) => (section, None),
+        Some(Err(problem)) => {
+            tracing::warn!("{problem}");
+            (String::new(), Some(problem))
+        }
+        None => (String::new(), problem),
+    };
     let page = template.render(context! {
+        changed => minijinja::Value::from_safe_string(changed),
+        chart_style => minijinja::Value::from_safe_string(CHART_STYLE.to_owned()),
+        not_changed => problem.map(|problem| brief(&problem)),
+        drift => drift,
         style => minijinja::Value::from_safe_string(STYLE.to_owned()),
         title => facts.title,
         run => run,

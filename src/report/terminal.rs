@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::paint::Paint;
-use super::words::{brief, counted, grouped};
+use super::words::{brief, counted, drift, grouped, plain};
 use crate::summary::Summary;
 
 fn score(value: Option<f64>) -> String {
@@ -398,6 +398,12 @@ fn write_end(out: &mut String, s: &Summary, paint: Paint) -> std::fmt::Result {
             score(gate.value).trim(),
             gate.minimum
         )?;
+    }
+    if let Some(told) = s.continued.as_ref().and_then(|of| of.drift.as_ref()) {
+        match &told.problem {
+            None => out.push_str(&drift(&told.found, &told.untold)),
+            Some(problem) => writeln!(out, "drift: not known: {}", plain(problem))?,
+        }
     }
     Ok(())
 }

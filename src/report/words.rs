@@ -37,6 +37,26 @@ pub fn brief(text: &str) -> String {
     }
 }
 
+/// What drifted in a night, a line each; `untold` are the metrics of which nothing can be told.
+pub fn drift(found: &[impl AsRef<str>], untold: &[impl AsRef<str>]) -> String {
+    let shown = |lines: &[&str], between: &str| {
+        let lines: Vec<String> = lines.iter().map(|line| plain(line)).collect();
+        lines.join(between)
+    };
+    let found: Vec<&str> = found.iter().map(AsRef::as_ref).collect();
+    let untold: Vec<&str> = untold.iter().map(AsRef::as_ref).collect();
+    let mut text = match found.is_empty() {
+        true => "no drift".to_owned(),
+        false => format!("drift:\n  {}", shown(&found, "\n  ")),
+    };
+    if !untold.is_empty() {
+        let joint = if found.is_empty() { "; " } else { "\n" };
+        text.push_str(&format!("{joint}no verdict on {}", shown(&untold, ", ")));
+    }
+    text.push('\n');
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,6 +71,18 @@ mod tests {
         assert_eq!(batches(0), "0 batches");
         assert_eq!(batches(1), "1 batch");
         assert_eq!(batches(2000), "2,000 batches");
+    }
+
+    #[test]
+    fn no_drift_says_of_what_nothing_can_be_told() {
+        const NONE: [&str; 0] = [];
+        assert_eq!(drift(&NONE, &NONE), "no drift\n");
+        assert_eq!(drift(&NONE, &["a", "b"]), "no drift; no verdict on a, b\n");
+        let found = drift(&["a fell", "b\u{1b} fell"], &["c"]);
+        assert_eq!(
+            found,
+            "drift:\n  a fell\n  b\u{fffd} fell\nno verdict on c\n"
+        );
     }
 
     #[test]

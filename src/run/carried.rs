@@ -187,7 +187,7 @@ pub(super) fn keep(
     night: Option<&Night>,
     recorded: &[RecordedFile],
 ) -> Result<(), RunError> {
-    let number = night.map_or(1, |night| night.continues.night);
+    let number = night.map_or(1, |night| night.summary.night);
     let mut files = Vec::new();
     let mut new = 0;
     for file in source.files() {

@@ -9,6 +9,8 @@ use crate::output::{Announced, Begun, RunDirectory, RunError, manifest, quaranti
 use crate::summary::Summary;
 use crate::trace::{Code, Quarantine, SourceFile};
 
+const SUMMARY: &str = "summary.json";
+
 /// A run that is being made.
 #[derive(Debug)]
 pub(super) struct Making {
@@ -54,10 +56,40 @@ impl Making {
         origins: Origins<'_>,
         mut summary: Summary,
     ) -> Result<(Summary, PathBuf), RunError> {
-        summary.stages.clone_from(&self.stages.list);
-        manifest::write_json(&run.path().join("summary.json"), &summary)?;
-        manifest::write(&run, command, files, rules, origins, summary.counts())?;
+        self.describe(&run, command, files, rules, origins, &mut summary)?;
         Ok((summary, run.commit()?))
+    }
+
+    /// Writes summary and manifest. From here on the run can be read like any other; nobody but its maker sees it yet.
+    pub fn describe<'f>(
+        &self,
+        run: &RunDirectory,
+        command: &str,
+        files: impl Iterator<Item = &'f SourceFile>,
+        rules: &Rules,
+        origins: Origins<'_>,
+        summary: &mut Summary,
+    ) -> Result<(), RunError> {
+        self.summarise(run, summary)?;
+        manifest::write(run, command, files, rules, origins, summary.counts())
+    }
+
+    /// Writes the summary of a run that is described once more, and makes the run visible. `added` are the files that were
+    /// written since.
+    pub fn finish_described(
+        &self,
+        run: RunDirectory,
+        mut summary: Summary,
+        added: &[&str],
+    ) -> Result<(Summary, PathBuf), RunError> {
+        self.summarise(&run, &mut summary)?;
+        manifest::renew(&run, &[added, &[SUMMARY]].concat())?;
+        Ok((summary, run.commit()?))
+    }
+
+    fn summarise(&self, run: &RunDirectory, summary: &mut Summary) -> Result<(), RunError> {
+        summary.stages.clone_from(&self.stages.list);
+        manifest::write_json(&run.path().join(SUMMARY), summary)
     }
 }
 

@@ -222,6 +222,7 @@ pub fn score(
         continues: None,
         buckets: job.buckets.and_then(|buckets| buckets.0),
         resume: job.resume,
+        fail_on_drift: job.fail_on_drift,
         offline: job.offline,
         judge,
         rules,

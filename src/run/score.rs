@@ -10,11 +10,10 @@ use super::bucket::{BucketCounts, RunBuckets, SessionCounts, TraceCounts};
 use super::engine::runtime;
 use super::making::{Making, making, set_aside};
 use super::signals_file::GivenSignals;
-use super::{EngineRequest, Retry, load_service, worst};
+use super::{EngineRequest, PageWriter, Retry, load_service, page, worst};
 use crate::embed::{EmbeddingCounts, EmbeddingService};
 use crate::job::RequestRecord;
 use crate::metric::{ALL, CONVERSATION, Rules};
-use crate::model::Model;
 use crate::output::{Distributions, RunDirectory, RunError, manifest};
 use crate::run::inputs::inputs;
 use crate::run::judging::request::JudgeRequest;
@@ -23,13 +22,10 @@ use crate::run::night::{self, Night};
 use crate::run::stages::{Known, Passes};
 use crate::run::{carried, retry_conversations, stages};
 use crate::selection::TargetChoice;
-use crate::summary::{BucketSummary, PageFacts, ShownSession, Summary};
+use crate::summary::{BucketSummary, Summary};
 use crate::text::TextMode;
 use crate::trace::format::Found;
 use crate::trace::{Buckets, ColumnMap, OnBadFile, Quarantine, SourceFile, TraceSource};
-
-/// Renders report.html from what a run came to, or says what is wrong with its template.
-pub type PageWriter = fn(&PageFacts, &Rules, &Summary, &[ShownSession]) -> Result<String, String>;
 
 /// A validated request.
 #[derive(Clone, Debug)]
@@ -58,6 +54,8 @@ pub struct ScoreRequest {
     pub buckets: Option<Buckets>,
     /// Whether to go on with what a run to the same directory has finished, which was broken off.
     pub resume: bool,
+    /// Whether a run that continues another one fails if it is worse than the nights before it.
+    pub fail_on_drift: bool,
     /// Whether nothing may be fetched from other machines.
     pub offline: bool,
     /// Which traces or sessions are evaluated; none takes all.
@@ -181,7 +179,7 @@ fn make(
         Some(path) => {
             progress.enter("looking at earlier nights");
             let night = Night::prepare(request, path, &files, &work)?;
-            record.continues = Some(night.continues.path.clone());
+            record.continues.clone_from(&night.continues.path);
             Some(night)
         }
     };
@@ -371,12 +369,10 @@ fn make(
         .for_each(|entry| quarantine.add(entry));
     opened.name_given(&quarantine);
     set_aside(&run, &quarantine, &mut summary)?;
-    if let Some(page) = request.report {
-        let worst = worst::read(&run, &source, (count, &sessions.worst), rules)?;
+    let mut worst = Vec::new();
+    if request.report.is_some() {
+        worst = worst::read(&run, &source, (count, &sessions.worst), rules)?;
         making.stages.end("read worst sessions");
-        summary.stages.clone_from(&making.stages.list);
-        let model = service.as_deref().map(EmbeddingService::model);
-        write_report(page, request, &run, &source, model, &summary, &worst)?;
     }
     let signals = request.signals.as_ref();
     let signals = signals.map(|path| crate::text::origin_of(Path::new(path)));
@@ -405,7 +401,22 @@ fn make(
         buckets: count.count(),
     };
     drop(runtime);
-    making.finish(run, "score", source.files(), rules, origins, summary)
+    making.describe(&run, "score", source.files(), rules, origins, &mut summary)?;
+    // The page comes last: it says what changed since last night, which the run's own files tell.
+    let mut changes = None;
+    if night.is_some() && (request.report.is_some() || request.fail_on_drift) {
+        changes = page::what_changed(request, &run, &mut summary);
+        making.stages.end("compare with earlier nights");
+        summary.stages.clone_from(&making.stages.list);
+    }
+    let mut added = Vec::new();
+    if let Some(write) = request.report {
+        let facts = page::facts(request, &source, service.as_deref());
+        let page = write(&facts, rules, &summary, &worst, changes.as_ref());
+        page::write(&run, &page.map_err(RunError::Plan)?)?;
+        added.push(page::REPORT);
+    }
+    making.finish_described(run, summary, &added)
 }
 
 /// In how many buckets a run is scored.
@@ -477,40 +488,6 @@ pub(super) fn check_rows(source: &TraceSource) -> Result<(), RunError> {
         }
         count => format!("no rows to score: all files are empty ({count} opened)"),
     }))
-}
-
-fn write_report(
-    page: PageWriter,
-    request: &ScoreRequest,
-    run: &RunDirectory,
-    source: &TraceSource,
-    model: Option<&Model>,
-    summary: &Summary,
-    worst: &[ShownSession],
-) -> Result<(), RunError> {
-    let facts = PageFacts {
-        title: request
-            .out
-            .file_name()
-            .map_or_else(|| "run".into(), |n| n.to_string_lossy().into_owned()),
-        model: model.map(|model| (model.name.clone(), model.sha256.clone())),
-        precision: model
-            .map_or("none", |model| model.encoder.precision())
-            .into(),
-        device: model.map_or_else(|| "none".into(), |model| model.encoder.device()),
-        inputs: source
-            .files()
-            .flat_map(SourceFile::given)
-            .map(|path| crate::text::origin_of(path))
-            .collect(),
-        signals: request
-            .signals
-            .as_ref()
-            .map(|path| crate::text::origin_of(Path::new(path))),
-    };
-    let html = page(&facts, &request.rules, summary, worst).map_err(RunError::Plan)?;
-    let path = run.path().join("report.html");
-    std::fs::write(&path, html).map_err(|e| RunError::write(&path, e))
 }
 
 fn summarise(

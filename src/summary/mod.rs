@@ -124,6 +124,23 @@ pub struct ContinuedSummary {
     pub files_gone: u64,
     /// The first of them, and what is wrong with each.
     pub gone: Vec<String>,
+    /// Whether it drifted from them; none where nobody looked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drift: Option<DriftSummary>,
+}
+
+/// What a run came to beside the nights before it.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct DriftSummary {
+    /// Whether drift fails the run.
+    pub is_gate: bool,
+    /// What got worse by more than chance, a sentence each.
+    pub found: Vec<String>,
+    /// Metrics of which nothing can be told: their scores are of too few sessions, or of several models.
+    pub untold: Vec<String>,
+    /// Why nothing is known of it, if so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 /// Most runs compare nothing, and say nothing of it.
@@ -136,6 +153,13 @@ impl Summary {
     /// Whether every gate was passed.
     pub fn gates_passed(&self) -> bool {
         self.gates.iter().all(|gate| gate.passed)
+            && self.drift_gate().is_none_or(|drift| drift.found.is_empty())
+    }
+
+    /// What the run came to beside the nights before it, if drift fails it.
+    pub fn drift_gate(&self) -> Option<&DriftSummary> {
+        let continued = self.continued.as_ref()?;
+        continued.drift.as_ref().filter(|drift| drift.is_gate)
     }
 
     /// Whether something waits for a later run: a cap was reached, or a batch is not back.
@@ -170,6 +194,9 @@ impl Summary {
                 .continued
                 .as_ref()
                 .is_none_or(|continued| continued.traces_kept == 0)
+            && self
+                .drift_gate()
+                .is_none_or(|drift| drift.problem.is_none())
             && !self.compared_nothing()
     }
 }

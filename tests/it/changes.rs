@@ -1,4 +1,4 @@
-//! `nightmill runs changes`, and `runs comparison` of computed scores.
+//! `nightmill runs changes`.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use crate::hand_made_runs::{HandMade, Session, three_nights};
 use crate::support::{Ran, nightmill};
 
 #[track_caller]
-fn ended(code: i32, args: &[&str]) -> Ran {
+pub fn ended(code: i32, args: &[&str]) -> Ran {
     let ran = nightmill(args);
     assert_eq!(ran.code, Some(code), "{args:?}: {ran:?}");
     ran
@@ -21,13 +21,13 @@ fn changes(code: i32, run: &Path, more: &[&str]) -> Value {
     serde_json::from_str(&ended(code, &args).stdout).unwrap()
 }
 
-fn of<'v>(list: &'v Value, metric: &str) -> &'v Value {
+pub fn of<'v>(list: &'v Value, metric: &str) -> &'v Value {
     let mut list = list.as_array().unwrap().iter();
     list.find(|row| row["metric"] == metric).unwrap()
 }
 
 /// A number from 0 to 1 that looks drawn by chance.
-fn drawn(seed: u64) -> f64 {
+pub fn drawn(seed: u64) -> f64 {
     let mixed = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     (mixed >> 40) as f64 / (1u64 << 24) as f64
@@ -157,7 +157,7 @@ fn a_fall_beyond_chance_is_told_and_fails() {
     let sentence = coherence["sentence"].as_str().unwrap();
     assert!(sentence.starts_with("coherence fell by 0."), "{sentence}");
     assert!(
-        sentence.ends_with(", more than chance over the last 7 nights"),
+        sentence.ends_with(" from the mean of the last 7 nights, more than chance"),
         "{sentence}"
     );
     let by = coherence["difference"].as_f64().unwrap();
@@ -208,7 +208,15 @@ fn a_fall_beyond_chance_is_told_and_fails() {
         }
     }
     assert_eq!(page.matches("<circle").count(), 16);
-    assert!(page.contains("more than chance over the last 7 nights") && !page.contains("NaN"));
+    assert!(
+        page.contains("from the mean of the last 7 nights, more than chance")
+            && !page.contains("NaN")
+    );
+    let text = &shown.stdout;
+    assert!(
+        text.contains("by slice: of 2 means, one in a hundred moves by chance"),
+        "{text}"
+    );
     for outside in ["src=", "href=", "url(", "<script"] {
         assert!(!page.contains(outside), "{outside}");
     }
@@ -220,7 +228,7 @@ fn a_fall_beyond_chance_is_told_and_fails() {
         .unwrap();
     assert_eq!(
         sentence,
-        "coherence: no change beyond chance over the last 6 nights"
+        "coherence: no change of the mean beyond chance from that of the last 6 nights"
     );
 }
 
@@ -233,7 +241,7 @@ fn missing_traces_unreadable_rows_and_empty_texts_are_drift() {
     let told = changes(1, &runs[8], &["--fail-on-drift"]);
     let volume = told["volume"][0]["sentence"].as_str().unwrap();
     assert!(
-        volume.starts_with("40 traces, fewer than usual"),
+        volume.starts_with("40 traces, fewer than the usual "),
         "{volume}"
     );
     changes(0, &runs[7], &["--fail-on-drift"]);
@@ -280,6 +288,15 @@ fn what_cannot_be_held_against_anything_is_refused() {
     assert!(alone.stderr.contains("--since"), "{alone:?}");
     let itself = ended(2, &["runs", "changes", &first, "--since", &first]);
     assert!(itself.stderr.contains("itself"), "{itself:?}");
+    // The other way round: the run is among the nights of what it is held against.
+    let third = folder.path().join("night-3").display().to_string();
+    let later = ended(2, &["runs", "changes", &first, "--since", &third]);
+    assert!(
+        later
+            .stderr
+            .contains("`night-3`, a later night of the chain of `night-1`"),
+        "{later:?}"
+    );
     // Scores of two models are told, and not held against each other.
     let other = HandMade {
         model: Some("large".into()),
@@ -308,86 +325,40 @@ fn what_cannot_be_held_against_anything_is_refused() {
     );
 }
 
-fn compare(code: i32, a: &Path, b: &Path, more: &[&str]) -> Ran {
-    let (a, b) = (a.display().to_string(), b.display().to_string());
-    ended(code, &[&["runs", "comparison", &a, &b][..], more].concat())
-}
-
 #[test]
-fn two_runs_of_computed_scores_are_compared_session_by_session() {
+fn a_night_whose_earlier_run_has_another_name_says_which() {
     let folder = tempfile::tempdir().unwrap();
-    let run = |name: &str, hour: i64, less: f64| {
-        let session = |at: u64| {
-            let score = ((0.55 + 0.4 * drawn(at) - less) * 1e4).round() / 1e4;
-            Session::new(&format!("s{at}"), score, &[(&format!("t{at}"), 1, score)])
-        };
-        let sessions = (0..20).map(session).collect();
-        HandMade {
-            sessions,
-            ..HandMade::new(name, hour)
-        }
-        .write(folder.path())
-    };
-    let (before, after) = (run("before", 1, 0.0), run("after", 2, 0.1));
-    let told: Value =
-        serde_json::from_str(&compare(1, &before, &after, &["--json"]).stdout).unwrap();
-    let reliability = of(&told["metrics"], "agent_reliability");
-    assert_eq!(
-        (&reliability["in_both"], &reliability["paired"]),
-        (&Value::from(20), &Value::from(true))
-    );
-    assert_eq!(
-        (reliability["difference"].as_f64(), &reliability["verdict"]),
-        (Some(-0.1), &Value::from("fell"))
-    );
-    assert_eq!(
-        (&reliability["worse"], &reliability["better"]),
-        (&Value::from(20), &Value::from(0))
-    );
-    assert_eq!(told["rows"].as_array().unwrap().len(), 20);
-    // The other way round nothing fell; a run is no worse than itself under another name.
+    let [first, second, third] = three_nights(folder.path());
+    let refused = |run: &Path| ended(2, &["runs", "changes", &run.display().to_string()]).stderr;
+    // Renamed: it is found by its identity, and named.
+    let renamed = folder.path().join("renamed");
+    std::fs::rename(&first, &renamed).unwrap();
+    let told = refused(&second);
     assert!(
-        compare(0, &after, &before, &[])
-            .stdout
-            .contains("no metric fell beyond chance")
+        told.contains("continues the run `night-1`, which is now called `renamed`")
+            && told.contains("--since"),
+        "{told}"
     );
-    let same = run("same", 3, 0.0);
-    let shown = compare(0, &before, &same, &[]);
+    let text = ended(0, &["runs", "changes", &third.display().to_string()]).stdout;
     assert!(
-        shown.stdout.contains("+0.0000 (+0.0000 to +0.0000)"),
-        "{shown:?}"
-    );
-
-    // One session more or less is in one alone.
-    let text = compare(1, &before, &after, &["--limit", "3"]).stdout;
-    assert!(
-        text.contains("fell beyond chance: coherence, agent_reliability"),
+        text.contains(
+            "nothing before counts: it continues the run `night-1`, which is now called `renamed`"
+        ),
         "{text}"
     );
-    // What means nothing here is refused.
-    let idle = compare(2, &before, &after, &["--hold-bars"]);
-    assert!(idle.stderr.contains("--hold-bars"), "{idle:?}");
-    assert!(compare(2, &before, &before, &[]).stderr.contains("twice"));
-}
-
-#[test]
-fn runs_of_two_models_are_not_compared() {
-    let folder = tempfile::tempdir().unwrap();
-    let run = |name: &str, model: Option<&str>| {
-        let run = HandMade {
-            model: model.map(str::to_owned),
-            sessions: vec![Session::new("a", 0.5, &[("a1", 1, 0.5)])],
-            ..HandMade::new(name, 1)
-        };
-        run.write(folder.path())
+    // What is asked for by name is taken, whatever it is called.
+    let since = renamed.display().to_string();
+    changes(0, &second, &["--since", &since]);
+    // Another run under its name is not taken for it.
+    let other = HandMade {
+        sessions: vec![Session::new("z", 0.5, &[("z1", 1, 0.5)])],
+        ..HandMade::new("other", 1)
     };
-    let refused = compare(2, &run("one", None), &run("two", Some("large")), &[]);
-    for part in [
-        "agent_reliability",
-        "large f32 (in `two`)",
-        "mini f32 (in `one`)",
-        "can't be compared",
-    ] {
-        assert!(refused.stderr.contains(part), "{part}: {refused:?}");
-    }
+    std::fs::rename(other.write(folder.path()), &first).unwrap();
+    std::fs::rename(&renamed, tempfile::tempdir().unwrap().keep().join("away")).unwrap();
+    let told = refused(&second);
+    assert!(
+        told.contains("which is neither at") && told.contains("is another run of that name"),
+        "{told}"
+    );
 }

@@ -10,11 +10,13 @@
 )]
 
 mod bad_data;
+mod browser;
 mod bucket;
 mod buckets;
 mod cache;
 mod changes;
 mod choosing;
+mod compared_runs;
 mod comparisons;
 mod damaged_formats;
 mod delta_tables;
@@ -41,6 +43,7 @@ mod keeping;
 mod killed_at_each_write;
 mod laws;
 mod manual_scores;
+mod night_pages;
 mod nights;
 mod no_evidence;
 mod process;

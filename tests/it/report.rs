@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::browser::Browser;
 use crate::scripted_judge::{Answer, ScriptedJudge};
 use crate::support::{nightmill, program, traces, write_parquet};
 
@@ -142,24 +143,10 @@ fn the_report_says_what_judges_did() {
     );
 }
 
-/// Chromium renders the report: charts and rows are there, nothing was logged, the picture is not blank.
-/// Without Chromium the test says so and passes, unless `NIGHTMILL_REQUIRE_BROWSER` is set.
+/// Charts and rows are there, nothing was logged, the picture is not blank.
 #[test]
 fn a_browser_shows_charts_and_rows_without_errors() {
-    let browser = ["chromium", "chromium-browser", "google-chrome"]
-        .iter()
-        .find(|name| {
-            std::process::Command::new(name)
-                .arg("--version")
-                .output()
-                .is_ok_and(|o| o.status.success())
-        });
-    let Some(browser) = browser else {
-        assert!(
-            std::env::var_os("NIGHTMILL_REQUIRE_BROWSER").is_none(),
-            "no Chromium found"
-        );
-        eprintln!("skipped: no Chromium found");
+    let Some(browser) = Browser::find() else {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
@@ -178,39 +165,14 @@ fn a_browser_shows_charts_and_rows_without_errors() {
         Some(0)
     );
     let picture = folder.path().join("report.png");
-    let run = |mode: &[String]| {
-        let profile = tempfile::tempdir().unwrap();
-        let output = std::process::Command::new(browser)
-            .args([
-                "--headless",
-                "--no-sandbox",
-                "--disable-gpu",
-                "--disable-quic",
-                "--no-first-run",
-                "--enable-logging=stderr",
-            ])
-            .args([
-                "--disable-background-networking",
-                "--disable-component-update",
-                "--disable-sync",
-                "--window-size=1280,2400",
-            ])
-            .arg(format!("--user-data-dir={}", profile.path().display()))
-            .args(mode)
-            .arg(format!("file://{}", out.join("report.html").display()))
-            .output()
-            .unwrap();
-        let log = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!log.contains("CONSOLE"), "the page logged something: {log}");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    };
-    let page = run(&["--dump-dom".into()]);
+    let report = out.join("report.html");
+    let page = browser.open(&report, &["--dump-dom"]);
     let count = |needle: &str| page.matches(needle).count();
     assert_eq!(count("class=\"histogram"), 4, "histograms");
     assert!(count("class=\"bin") >= 80, "{} bins", count("class=\"bin"));
     assert!(count("<details class=\"session") >= 10 && count("loop-pair") >= 1);
     assert!(page.contains("id=\"end-of-report\""));
-    run(&[format!("--screenshot={}", picture.display())]);
+    browser.open(&report, &[&format!("--screenshot={}", picture.display())]);
     let size = std::fs::metadata(&picture).unwrap().len();
     assert!(size > 30_000, "a picture of {size} bytes is blank");
 }

@@ -4,4 +4,6 @@ mod student;
 mod sums;
 
 pub(crate) use student::quantile;
-pub(crate) use sums::{Difference, LEAST_NIGHTS, STEPS, Sums, difference, mean_interval};
+pub(crate) use sums::{
+    Difference, LEAST_NIGHTS, LEAST_SESSIONS, STEPS, Sums, difference, mean_interval,
+};

@@ -11,7 +11,7 @@ use super::student;
 pub(crate) const STEPS: u64 = 10_000;
 
 /// Fewest sessions on either side that an interval is made of.
-const LEAST_SESSIONS: u64 = 5;
+pub(crate) const LEAST_SESSIONS: u64 = 5;
 
 /// Fewest nights that say how much nights differ.
 pub(crate) const LEAST_NIGHTS: usize = 3;

@@ -6,10 +6,11 @@ use super::read::{Reading, list};
 use super::{BINS, MetricChange, Seen, SliceChange, Verdict, Words};
 use crate::history::chance::{STEPS, Sums};
 use crate::history::figures::Target;
-use crate::history::model_labels::ModelLabels;
 use crate::history::stored_run::HistoryError;
 use crate::history::stored_table::{cell, flag, flags, text, whole_number, whole_numbers};
-use crate::history::views::{SumColumns, each_batch, target};
+use crate::history::views::{
+    AlikeSessions, MetricKey, each_batch, each_sum, metric_key, models_of, sums_of,
+};
 
 /// Values of a slice that are told apart: those with most traces.
 const MOST_VALUES: usize = 20;
@@ -19,26 +20,19 @@ const SLICES: [&str; 4] = ["name", "environment", "release", "model"];
 
 impl Reading<'_> {
     /// Sums and spreads by metric.
-    pub(super) fn seen(&self) -> Result<BTreeMap<(Target, String), Seen>, HistoryError> {
-        let mut found: BTreeMap<(Target, String), Seen> = BTreeMap::new();
-        let sums = self.asked.rows(
-            "SELECT run_no, target_type, metric, n, s, count(*) AS sessions FROM \
-             (SELECT run_no, target_type, metric, _unit, count(*) AS n, sum(steps) AS s FROM _sample \
-              WHERE status = 'SUCCESS' AND steps IS NOT NULL GROUP BY run_no, target_type, metric, _unit) \
-             GROUP BY run_no, target_type, metric, n, s",
+    pub(super) fn seen(&self) -> Result<BTreeMap<MetricKey, Seen>, HistoryError> {
+        let mut found: BTreeMap<MetricKey, Seen> = BTreeMap::new();
+        let scored = "_sample WHERE status = 'SUCCESS' AND steps IS NOT NULL";
+        let sums = self
+            .asked
+            .rows(&sums_of("run_no, target_type, metric", "steps", scored))?;
+        each_sum(
+            &sums,
+            ["target_type", "metric"],
+            |[target, metric], alike| {
+                self.add(found.entry(metric_key(target, metric)).or_default(), alike);
+            },
         )?;
-        each_batch(&sums, |batch| {
-            let (targets, metrics) = (text(batch, "target_type")?, text(batch, "metric")?);
-            let sums = SumColumns::of(batch)?;
-            for row in 0..batch.num_rows() {
-                let metric = cell(&metrics, row).unwrap_or_default().to_owned();
-                let seen = found
-                    .entry((target(cell(&targets, row)), metric))
-                    .or_default();
-                self.add(seen, &sums, row);
-            }
-            Ok(())
-        })?;
         let now = list(self.now.iter());
         let spread = self.asked.rows(&format!(
             "SELECT run_no IN ({now}) AS is_now, target_type, metric, least(steps / 500, {}) AS bin, passed, count(*) AS n \
@@ -51,8 +45,8 @@ impl Reading<'_> {
             let (is_now, passed) = (flags(batch, "is_now")?, flags(batch, "passed")?);
             let (bins, counts) = (whole_numbers(batch, "bin")?, whole_numbers(batch, "n")?);
             for row in 0..batch.num_rows() {
-                let metric = cell(&metrics, row).unwrap_or_default().to_owned();
-                let Some(seen) = found.get_mut(&(target(cell(&targets, row)), metric)) else {
+                let key = metric_key(cell(&targets, row), cell(&metrics, row));
+                let Some(seen) = found.get_mut(&key) else {
                     continue;
                 };
                 let side = usize::from(flag(&is_now, row) != Some(true));
@@ -73,43 +67,25 @@ impl Reading<'_> {
         Ok(found)
     }
 
-    /// Adds the sums of a row to what is known.
-    fn add(&self, seen: &mut Seen, sums: &SumColumns, row: usize) {
+    /// Adds sessions that are alike to what is known.
+    fn add(&self, seen: &mut Seen, alike: AlikeSessions) {
         seen.before.resize(self.before.len(), Sums::default());
-        let Some((run, sessions, count, sum)) = sums.row(row) else {
-            return;
-        };
-        let night = self.before.iter().position(|before| *before == run);
+        let night = self.before.iter().position(|before| *before == alike.run);
         let side = match night {
             Some(night) => seen.before.get_mut(night),
             None => Some(&mut seen.now),
         };
         if let Some(side) = side {
-            side.add_sessions(sessions, count, sum);
+            side.add_sessions(alike.sessions, alike.count, alike.sum);
         }
     }
 
     /// Metrics whose scores are of several models, with their names.
     pub(super) fn mixed_models(&self) -> Result<HashMap<String, String>, HistoryError> {
-        let rows = self.asked.rows(
-            "SELECT DISTINCT metric, CAST(model AS VARCHAR) AS model, CAST(precision AS VARCHAR) AS precision, \
-             CAST(text_mode AS VARCHAR) AS text_mode FROM _sample WHERE model IS NOT NULL AND status = 'SUCCESS'",
-        )?;
-        let mut models: HashMap<String, BTreeSet<String>> = HashMap::new();
-        each_batch(&rows, |batch| {
-            let metrics = text(batch, "metric")?;
-            let mut labels = ModelLabels::of(batch)?;
-            for row in 0..batch.num_rows() {
-                if let (Some(metric), Some(label)) = (cell(&metrics, row), labels.row(row)) {
-                    let known = models.entry(metric.to_owned()).or_default();
-                    known.insert(label.to_string());
-                }
-            }
-            Ok(())
-        })?;
-        let mixed = models.into_iter().filter(|(_, models)| models.len() > 1);
+        let models = models_of(&self.asked, "_sample")?.into_iter();
+        let mixed = models.filter(|(_, models)| models.len() > 1);
         let named = mixed.map(|(metric, models)| {
-            let models: Vec<String> = models.into_iter().collect();
+            let models: Vec<String> = models.into_keys().collect();
             (metric, models.join(", "))
         });
         Ok(named.collect())
@@ -131,17 +107,13 @@ impl Reading<'_> {
             true => "steps = 0",
             false => "passed IS NULL",
         };
-        let rows = self.asked.rows(&format!(
-            "SELECT run_no, n, s, count(*) AS sessions FROM (SELECT run_no, _unit, count(*) AS n, \
-             sum(CASE WHEN {is_empty} THEN {STEPS} ELSE 0 END) AS s FROM _sample \
-             WHERE target_type = 'trace' AND status = 'SUCCESS' AND {empty} GROUP BY run_no, _unit) GROUP BY run_no, n, s"
+        let rows = self.asked.rows(&sums_of(
+            "run_no",
+            &format!("CASE WHEN {is_empty} THEN {STEPS} ELSE 0 END"),
+            &format!("_sample WHERE target_type = 'trace' AND status = 'SUCCESS' AND {empty}"),
         ))?;
         let mut seen = Seen::default();
-        each_batch(&rows, |batch| {
-            let sums = SumColumns::of(batch)?;
-            (0..batch.num_rows()).for_each(|row| self.add(&mut seen, &sums, row));
-            Ok(())
-        })?;
+        each_sum(&rows, [], |[], alike| self.add(&mut seen, alike))?;
         Ok(Some(seen))
     }
 
@@ -157,26 +129,26 @@ impl Reading<'_> {
             .into_iter()
             .filter(|by| columns.iter().any(|column| column == by))
         {
-            let rows = self.asked.rows(&format!(
-                "SELECT run_no, metric, slice, n, s, count(*) AS sessions FROM \
-                 (SELECT s.run_no, s.metric, CAST(t.\"{by}\" AS VARCHAR) AS slice, s._unit, count(*) AS n, sum(s.steps) AS s \
-                  FROM _sample s JOIN (SELECT * FROM _united_traces WHERE run_no IN ({})) t \
-                  ON s.run_no = t.run_no AND s.target_id = t.trace_id \
-                  WHERE s.target_type = 'trace' AND s.status = 'SUCCESS' AND s.steps IS NOT NULL \
-                  GROUP BY s.run_no, s.metric, CAST(t.\"{by}\" AS VARCHAR), s._unit) GROUP BY run_no, metric, slice, n, s",
+            let of_traces = format!(
+                "(SELECT s.run_no, s.metric, CAST(t.\"{by}\" AS VARCHAR) AS slice, s._unit, s.steps \
+                 FROM _sample s JOIN (SELECT * FROM _united_traces WHERE run_no IN ({})) t \
+                 ON s.run_no = t.run_no AND s.target_id = t.trace_id \
+                 WHERE s.target_type = 'trace' AND s.status = 'SUCCESS' AND s.steps IS NOT NULL)",
                 list(self.now.iter().chain(&self.before))
-            ))?;
+            );
+            let query = sums_of("run_no, metric, slice", "steps", &of_traces);
             let mut found: BTreeMap<(String, Option<String>), Seen> = BTreeMap::new();
-            each_batch(&rows, |batch| {
-                let (metrics, values) = (text(batch, "metric")?, text(batch, "slice")?);
-                let sums = SumColumns::of(batch)?;
-                for row in 0..batch.num_rows() {
-                    let metric = cell(&metrics, row).unwrap_or_default().to_owned();
-                    let value = cell(&values, row).map(str::to_owned);
-                    self.add(found.entry((metric, value)).or_default(), &sums, row);
-                }
-                Ok(())
-            })?;
+            each_sum(
+                &self.asked.rows(&query)?,
+                ["metric", "slice"],
+                |[metric, value], alike| {
+                    let key = (
+                        metric.unwrap_or_default().to_owned(),
+                        value.map(str::to_owned),
+                    );
+                    self.add(found.entry(key).or_default(), alike);
+                },
+            )?;
             let mut sizes: BTreeMap<&Option<String>, u64> = BTreeMap::new();
             for ((_, value), seen) in &found {
                 *sizes.entry(value).or_default() += seen.now.count;

@@ -15,7 +15,7 @@ pub use read::{ChangeQuery, read_changes};
 pub use sessions::{SessionChange, SessionChanges};
 pub use volume::VolumeChange;
 
-use crate::history::chance::{Difference, Sums, difference};
+use crate::history::chance::{Difference, LEAST_NIGHTS, LEAST_SESSIONS, Sums, difference};
 use crate::history::figures::Target;
 use crate::metric::round4;
 
@@ -24,6 +24,12 @@ pub const MOST_NIGHTS: usize = 14;
 
 /// How sure an interval is to hold the true difference: one night in a hundred is named without cause.
 pub const CONFIDENCE: f64 = 0.99;
+
+/// The least change of a mean that counts as drift where nobody asks for another.
+pub const LEAST_CHANGE: f64 = 0.01;
+
+/// How many sessions of each state are shown where nobody asks for others.
+pub const SHOWN_SESSIONS: usize = 10;
 
 /// Bars of a histogram.
 pub(super) const BINS: usize = 20;
@@ -42,6 +48,9 @@ pub struct Changes {
     /// A run of the chain that is not there any more, so that nothing before it counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
+    /// The same with what is known of it, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing_told: Option<String>,
     /// Traces and sessions that the night brought.
     pub volume: Vec<VolumeChange>,
     /// Rows that could not be read, and traces with an empty side, as shares.
@@ -134,6 +143,13 @@ pub struct SliceChange {
     pub change: MetricChange,
 }
 
+impl MetricChange {
+    /// Whether the mean is another one by more than chance.
+    pub fn moved(&self) -> bool {
+        matches!(self.verdict, Verdict::Fell | Verdict::Rose)
+    }
+}
+
 impl Changes {
     /// What got worse by more than chance, in words: metrics, empty outputs and rows that can't be read, and a volume that is
     /// not the usual one.
@@ -145,6 +161,20 @@ impl Changes {
         worse
             .chain(volume.map(|volume| volume.sentence.as_str()))
             .collect()
+    }
+
+    /// The metrics of which nothing can be told: no drift says nothing of them.
+    pub fn untold(&self) -> Vec<&str> {
+        let untold = |change: &&MetricChange| {
+            matches!(change.verdict, Verdict::TooFew | Verdict::NotComparable)
+        };
+        let untold = self.metrics.iter().filter(untold);
+        untold.map(|change| change.metric.as_str()).collect()
+    }
+
+    /// Whether there are too few nights to know how much nights differ among themselves: intervals are too narrow then.
+    pub fn few_nights(&self) -> bool {
+        self.before.len() < LEAST_NIGHTS
     }
 }
 
@@ -207,7 +237,7 @@ impl Words<'_> {
             difference: found.map(|found| round4(found.difference)),
             interval: found.map(|found| [round4(found.low), round4(found.high)]),
             worse,
-            sentence: sentence(metric, verdict, found, nights, least),
+            sentence: sentence(metric, verdict, found, nights, least, share),
             now: spread(&seen.now, seen.passed[0], &seen.bins[0]),
             before: spread(&before, seen.passed[1], &seen.bins[1]),
             trend: trend.chain([night_mean(self.now, &seen.now)]).collect(),
@@ -231,17 +261,24 @@ fn sentence(
     found: Option<Difference>,
     nights: usize,
     least: f64,
+    share: bool,
 ) -> String {
-    let over = match nights {
+    let before = match nights {
         1 => "the night before".to_owned(),
         _ => format!("the last {nights} nights"),
     };
     let went = match verdict {
         Verdict::Fell => "fell",
         Verdict::Rose => "rose",
-        Verdict::NoChange => return format!("{metric}: no change beyond chance over {over}"),
+        // A mean may stay where it is while its scores go apart.
+        Verdict::NoChange => {
+            let what = if share { "" } else { " of the mean" };
+            return format!("{metric}: no change{what} beyond chance from that of {before}");
+        }
         Verdict::TooFew | Verdict::NotComparable => {
-            return format!("{metric}: too few sessions to tell");
+            return format!(
+                "{metric}: no verdict, with fewer than {LEAST_SESSIONS} sessions now or before"
+            );
         }
     };
     let by = found.map_or(0.0, |found| round4(found.difference.abs()));
@@ -249,7 +286,7 @@ fn sentence(
         true => format!(", but by less than {least}"),
         false => String::new(),
     };
-    format!("{metric} {went} by {by:.4}, more than chance over {over}{but}")
+    format!("{metric} {went} by {by:.4} from the mean of {before}, more than chance{but}")
 }
 
 fn spread(sums: &Sums, passed: u64, bins: &[u64]) -> Spread {
@@ -301,7 +338,7 @@ mod tests {
         let fell = change(5600, false, 0.01);
         assert_eq!(
             fell.sentence,
-            "coherence fell by 0.0400, more than chance over the last 3 nights"
+            "coherence fell by 0.0400 from the mean of the last 3 nights, more than chance"
         );
         assert!(fell.worse && fell.verdict == Verdict::Fell);
         let runs: Vec<&str> = fell.trend.iter().map(|night| night.run.as_str()).collect();
@@ -316,7 +353,7 @@ mod tests {
         let same = change(6001, false, 0.01);
         assert_eq!(
             same.sentence,
-            "coherence: no change beyond chance over the last 3 nights"
+            "coherence: no change of the mean beyond chance from that of the last 3 nights"
         );
     }
 }

@@ -3,13 +3,16 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::means::not_comparable;
-use super::{CONFIDENCE, Changes, MOST_NIGHTS, MetricChange, Seen, VolumeChange, Words};
+use super::{
+    CONFIDENCE, Changes, LEAST_CHANGE, MOST_NIGHTS, MetricChange, SHOWN_SESSIONS, Seen,
+    VolumeChange, Words,
+};
 use crate::history::StoredRun;
-use crate::history::ancestry::nights_before;
+use crate::history::ancestry::{Missing, nights_before};
 use crate::history::chance::{STEPS, Sums};
 use crate::history::stored_run::HistoryError;
 use crate::history::stored_table::{whole_number, whole_numbers};
-use crate::history::views::{Asked, Views, each_batch};
+use crate::history::views::{Asked, QueryLimits, Views, each_batch};
 
 /// What is asked.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +25,21 @@ pub struct ChangeQuery<'a> {
     pub limit: usize,
     /// The least change of a mean that counts as drift.
     pub least: f64,
+    /// What reading may take.
+    pub limits: QueryLimits,
+}
+
+impl<'a> ChangeQuery<'a> {
+    /// A run against the nights before it, as it is asked where nobody says more.
+    pub fn of(run: &'a StoredRun) -> Self {
+        Self {
+            run,
+            since: None,
+            limit: SHOWN_SESSIONS,
+            least: LEAST_CHANGE,
+            limits: QueryLimits::default(),
+        }
+    }
 }
 
 /// What changed in a run.
@@ -43,7 +61,7 @@ pub(super) struct Reading<'a> {
     pub(super) before: Vec<usize>,
     /// Whether all are of one chain.
     pub(super) chained: bool,
-    pub(super) missing: Option<String>,
+    pub(super) missing: Option<Missing>,
     /// By night: the runs that hold the rows it replaced.
     pub(super) holders: HashMap<usize, BTreeSet<usize>>,
 }
@@ -56,16 +74,11 @@ impl<'a> Reading<'a> {
         let mut chained = true;
         match query.since {
             None if earlier.is_empty() => {
-                return Err(HistoryError::Refused(match missing {
-                    Some(name) => format!(
-                        "`{}` continues `{name}`, which is not there any more; name a run to hold it against with --since",
-                        run.path.display()
-                    ),
-                    None => format!(
-                        "`{}` continues no other run; name the run to hold it against with --since",
-                        run.path.display()
-                    ),
-                }));
+                let why = missing.map_or("no other run".to_owned(), |missing| missing.told);
+                return Err(HistoryError::Refused(format!(
+                    "`{}` continues {why}; name the run to hold it against with --since",
+                    run.path.display()
+                )));
             }
             None => {}
             Some(since) if since.path == run.path => {
@@ -80,6 +93,12 @@ impl<'a> Reading<'a> {
                     chained = false;
                     earlier = vec![since.clone()];
                     let (before, gone) = nights_before(since, usize::MAX)?;
+                    if before.iter().any(|night| night.path == run.path) {
+                        return Err(HistoryError::Refused(format!(
+                            "--since names `{}`, a later night of the chain of `{}`: turn them round, or name an earlier one",
+                            since.name, run.name
+                        )));
+                    }
                     earlier.extend(before);
                     missing = gone;
                 }
@@ -99,7 +118,8 @@ impl<'a> Reading<'a> {
             ));
         }
         let views = views.opening(&opened);
-        let asked = Asked::of(&views, &["scores", "traces", "sessions", "_taken"])?;
+        let needed = ["scores", "traces", "sessions", "_taken"];
+        let asked = Asked::within(&views, &needed, query.limits)?;
         let mut reading = Self {
             query,
             views,
@@ -228,7 +248,8 @@ impl<'a> Reading<'a> {
         Ok(Changes {
             night: self.views.ancestry().night(0),
             nights: names(&self.now),
-            missing: self.missing.clone(),
+            missing: self.missing.as_ref().map(|missing| missing.run.clone()),
+            missing_told: self.missing.as_ref().map(|missing| missing.told.clone()),
             volume: self.volume()?,
             faults,
             slices: self.slices(&words, &mixed)?,

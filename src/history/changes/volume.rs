@@ -44,14 +44,14 @@ impl VolumeChange {
         let sentence = match usual {
             None => format!("{now} {of}: fewer than {LEAST_NIGHTS} nights to hold it against"),
             Some([low, high]) => {
-                let range = format!(
-                    "{low:.0} to {high:.0} over the last {} nights",
-                    before.len()
-                );
+                // What a night like those before would have, which is wider than what they had.
+                let range = format!("{low:.0} to {high:.0}, by the last {} nights", before.len());
                 match drifted {
-                    true if (now as f64) < low => format!("{now} {of}, fewer than usual: {range}"),
-                    true => format!("{now} {of}, more than usual: {range}"),
-                    false => format!("{now} {of}, as usual: {range}"),
+                    true if (now as f64) < low => {
+                        format!("{now} {of}, fewer than the usual {range}")
+                    }
+                    true => format!("{now} {of}, more than the usual {range}"),
+                    false => format!("{now} {of}, within the usual {range}"),
                 }
             }
         };
@@ -89,7 +89,7 @@ mod tests {
         assert!(
             of(500)
                 .sentence
-                .starts_with("500 traces, fewer than usual: 8"),
+                .starts_with("500 traces, fewer than the usual 8"),
             "{:?}",
             of(500)
         );

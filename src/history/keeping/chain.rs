@@ -3,31 +3,21 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
 use serde_json::Value;
 
+use super::carry::CARRIES;
 use super::{KeepingError, folders_of};
+use crate::history::continues::Continues;
 use crate::history::stored_run::read_json;
 use crate::history::{StoredRun, find_runs, read_run};
 use crate::output::directory::MANIFEST;
 use crate::output::{BegunStatus, begun_runs};
 
-/// The run that a night goes on from, as its manifest names it.
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct Continued {
-    /// Its directory.
-    pub path: Option<PathBuf>,
-    /// Its identity.
-    pub id: Option<String>,
-    /// Counts the nights of the chain, from 1; of the run that goes on.
-    pub night: Option<u64>,
-}
-
 /// A run with what its manifest says of other runs.
 #[derive(Clone, Debug)]
 pub(super) struct Night {
     pub run: StoredRun,
-    pub continues: Option<Continued>,
+    pub continues: Option<Continues>,
     /// Names of removed runs whose rows it holds.
     pub carries: Vec<String>,
     /// The run that scores of people are about, if it holds such scores.
@@ -38,34 +28,29 @@ pub(super) struct Night {
     pub earlier: Option<usize>,
 }
 
-#[derive(Deserialize)]
-struct Told {
-    continues: Option<Continued>,
-    #[serde(default)]
-    carries: Vec<String>,
-    scores_of: Option<Value>,
-}
-
 impl Night {
     fn read(path: &Path, named: bool) -> Result<Self, KeepingError> {
-        let told: Told = read_json(path, MANIFEST)?;
+        let told: Value = read_json(path, MANIFEST)?;
+        let names = told[CARRIES].as_array().into_iter().flatten();
+        let names = names.filter_map(Value::as_str);
         Ok(Self {
             run: read_run(path)?,
-            continues: told.continues,
-            carries: told.carries,
-            scores_of: told
-                .scores_of
-                .and_then(|name| Some(name.as_str()?.to_owned())),
+            continues: Continues::of(path, &told)?,
+            carries: names.map(str::to_owned).collect(),
+            scores_of: told["scores_of"].as_str().map(str::to_owned),
             named,
             earlier: None,
         })
     }
 
-    fn is(&self, continued: &Continued) -> bool {
+    fn is(&self, continued: &Continues) -> bool {
         match (&self.run.identity, &continued.id) {
             (Some(identity), Some(id)) => identity == id,
             // Without identities, the place tells.
-            (None, None) => continued.path.as_ref() == Some(&self.run.path),
+            (None, None) => {
+                let path = continued.path.as_deref().map(Path::new);
+                path == Some(self.run.path.as_path())
+            }
             _ => false,
         }
     }
@@ -96,7 +81,7 @@ pub(super) fn nights(paths: &[PathBuf]) -> Result<Vec<Night>, KeepingError> {
             let mut earlier = nights.iter().position(|other| other.is(&continued));
             if earlier.is_none()
                 && let Some(path) = &continued.path
-                && let Ok(path) = path.canonicalize()
+                && let Ok(path) = Path::new(path).canonicalize()
                 && path.join(MANIFEST).is_file()
             {
                 let other = Night::read(&path, false)?;

@@ -12,7 +12,10 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, StringArray, UInt32Array};
 use arrow::datatypes::DataType;
-pub(crate) use asked::{Asked, SumColumns, each_batch, target};
+pub use asked::QueryLimits;
+pub(crate) use asked::{
+    AlikeSessions, Asked, MetricKey, each_batch, each_sum, metric_key, models_of, sums_of,
+};
 use datafusion::datasource::MemTable;
 use datafusion::error::Result;
 use datafusion::prelude::SessionContext;
@@ -244,7 +247,8 @@ fn labels(runs: &[StoredRun]) -> Vec<String> {
     }
     let label = |run: &StoredRun| match counts.get(run.name.as_str()) {
         Some(1) | None => run.name.clone(),
-        Some(_) => run.path.display().to_string(),
+        // A run that is not visible yet has another path than it will have.
+        Some(_) => run.path.with_file_name(&run.name).display().to_string(),
     };
     runs.iter().map(label).collect()
 }

@@ -8,16 +8,16 @@ use arrow::array::{
 use arrow::error::ArrowError;
 use serde_json::Value;
 
-use crate::history::ancestry::{Ancestry, GoesOn};
+use crate::history::ancestry::Ancestry;
+use crate::history::continues::Continues;
 use crate::history::stored_run::HistoryError;
 use crate::history::{LeftOut, StoredRun, read_told};
-use crate::output::directory::MANIFEST;
 
 /// What a run says of itself beside what every list of runs shows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told {
     /// The run that it goes on from.
-    pub goes_on: Option<GoesOn>,
+    pub goes_on: Option<Continues>,
     /// The model that embeds, its precision, and what is made of JSON; none where nothing was embedded.
     pub model: [Option<String>; 3],
     /// Rows that it met, those that could not be read among them.
@@ -34,8 +34,7 @@ impl Told {
     pub fn read(run: &StoredRun) -> Result<Self, HistoryError> {
         let (manifest, summary) = read_told(&run.path)?;
         let text = |value: &Value| value.as_str().map(str::to_owned);
-        let goes_on = GoesOn::of(&manifest)
-            .map_err(|e| HistoryError::damaged(&run.path, MANIFEST, format!("`continues`: {e}")))?;
+        let goes_on = Continues::of(&run.path, &manifest)?;
         let model = &manifest["model"];
         let embeds = model.is_object();
         let mode = text(&manifest["rules"]["text_mode"]).filter(|_| embeds);
