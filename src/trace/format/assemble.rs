@@ -20,6 +20,9 @@ use super::Payload;
 use super::parts::{Call, SpanFacts, TraceFacts, kind};
 use crate::trace::lowest::{cut_circles, lowest};
 
+/// So many ids are named in a line.
+const MOST_NAMED: usize = 3;
+
 /// A whole trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Assembled {
@@ -28,7 +31,7 @@ pub(crate) struct Assembled {
 }
 
 /// What was found on the way, for the line that is printed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Notes {
     pub traces: u64,
     pub spans: u64,
@@ -48,8 +51,12 @@ pub(crate) struct Notes {
     pub without_start: u64,
     /// Traces whose spans say that they are of different projects.
     pub several_projects: u64,
+    /// The ids of some of them, ascending.
+    pub of_several_projects: Vec<String>,
     /// Counts of tokens that are no whole numbers.
     pub odd_counts: u64,
+    /// Costs, and sums of costs, that are beyond all numbers.
+    pub odd_costs: u64,
     /// Ends before their start.
     pub skewed: u64,
     /// Tool spans made of calls in messages.
@@ -71,7 +78,11 @@ impl Notes {
         self.without_order += other.without_order;
         self.without_start += other.without_start;
         self.several_projects += other.several_projects;
+        self.of_several_projects.extend(other.of_several_projects);
+        self.of_several_projects.sort_unstable();
+        self.of_several_projects.truncate(MOST_NAMED);
         self.odd_counts += other.odd_counts;
+        self.odd_costs += other.odd_costs;
         self.skewed += other.skewed;
         self.calls_of_messages += other.calls_of_messages;
         self.tool_calls += other.tool_calls;
@@ -87,6 +98,13 @@ pub(crate) fn assemble(mut records: Vec<TraceFacts>, spans: Vec<SpanFacts>) -> (
         ..Notes::default()
     };
     records.sort_by_cached_key(|facts| (std::cmp::Reverse(filled(facts)), as_text(facts)));
+    // Before spans of one id become one: they may be of different projects.
+    let projects: HashSet<&str> = records
+        .iter()
+        .chain(spans.iter().map(|span| &span.of))
+        .filter_map(|facts| facts.project_id.as_deref())
+        .collect();
+    notes.several_projects = u64::from(projects.len() > 1);
     let mut spans = unique(spans, &mut notes);
     order(&mut spans);
     let parents = parents(&spans);
@@ -101,13 +119,9 @@ pub(crate) fn assemble(mut records: Vec<TraceFacts>, spans: Vec<SpanFacts>) -> (
         notes.without_root = 1;
     }
     let root = root.or_else(|| first(&orphan)).or_else(|| first(&|_| true));
-    let projects: HashSet<&str> = records
-        .iter()
-        .chain(spans.iter().map(|span| &span.of))
-        .filter_map(|facts| facts.project_id.as_deref())
-        .collect();
-    notes.several_projects = u64::from(projects.len() > 1);
     notes.odd_counts = spans.iter().map(|span| u64::from(span.odd_counts)).sum();
+    let all = records.iter().chain(spans.iter().map(|span| &span.of));
+    notes.odd_costs = all.map(|facts| u64::from(facts.odd_costs)).sum();
     let mut facts = TraceFacts::default();
     for record in records {
         fill(&mut facts, record);
@@ -118,7 +132,10 @@ pub(crate) fn assemble(mut records: Vec<TraceFacts>, spans: Vec<SpanFacts>) -> (
     for span in &spans {
         fill(&mut facts, span.of.clone());
     }
-    fill_from_spans(&mut facts, &spans, &parents);
+    notes.odd_costs += u64::from(fill_from_spans(&mut facts, &spans, &parents));
+    if notes.several_projects > 0 {
+        notes.of_several_projects.push(facts.trace_id.clone());
+    }
     if facts.started_at.is_none() {
         let ends = spans.iter().filter_map(|span| span.ended_at);
         facts.started_at = ends.min().or(facts.ended_at);
@@ -353,7 +370,8 @@ fn fill_from_root(facts: &mut TraceFacts, spans: &[SpanFacts], root: usize) {
     }
 }
 
-fn fill_from_spans(facts: &mut TraceFacts, spans: &[SpanFacts], parents: &[Option<usize>]) {
+/// Whether the sum of the costs is beyond all numbers, and so left out.
+fn fill_from_spans(facts: &mut TraceFacts, spans: &[SpanFacts], parents: &[Option<usize>]) -> bool {
     let is_model = |at: &usize| spans[*at].kind == kind::LLM;
     let models = || (0..spans.len()).filter(is_model).map(move |at| &spans[at]);
     // Model calls that are in no other one.
@@ -400,13 +418,15 @@ fn fill_from_spans(facts: &mut TraceFacts, spans: &[SpanFacts], parents: &[Optio
         }
         (facts.prompt_tokens, facts.completion_tokens) = (prompt, completion);
     }
-    if facts.cost_usd.is_none() {
-        let costs: Vec<f64> = lowest_spans(spans, parents, |span| span.cost_usd.is_some())
-            .filter_map(|s| s.cost_usd)
-            .collect();
-        let sum: f64 = costs.iter().sum();
-        facts.cost_usd = (!costs.is_empty() && sum.is_finite()).then_some(sum);
+    if facts.cost_usd.is_some() {
+        return false;
     }
+    let costs: Vec<f64> = lowest_spans(spans, parents, |span| span.cost_usd.is_some())
+        .filter_map(|s| s.cost_usd)
+        .collect();
+    let sum: f64 = costs.iter().sum();
+    facts.cost_usd = (!costs.is_empty() && sum.is_finite()).then_some(sum);
+    !sum.is_finite()
 }
 
 fn add(sum: &mut Option<u64>, count: Option<u64>) {
@@ -720,6 +740,19 @@ mod tests {
     }
 
     #[test]
+    fn one_span_id_in_two_projects_is_told_too() {
+        let of = |project: &str| {
+            let mut span = span("a", None, kind::LLM, 1);
+            span.of.project_id = Some(project.into());
+            span
+        };
+        let (trace, notes) = assemble(Vec::new(), vec![of("p"), of("q")]);
+        assert_eq!((trace.spans.len(), notes.several_projects), (1, 1));
+        let (_, notes) = assemble(Vec::new(), vec![of("p"), of("p")]);
+        assert_eq!((notes.repeated_spans, notes.several_projects), (1, 0));
+    }
+
+    #[test]
     fn projects_of_one_trace_and_sums_beyond_all_numbers_are_told() {
         let mut one = span("a", None, kind::LLM, 1);
         one.of.project_id = Some("p".into());
@@ -729,7 +762,8 @@ mod tests {
         two.cost_usd = Some(1e308);
         let (trace, notes) = assemble(Vec::new(), vec![one, two]);
         assert_eq!(notes.several_projects, 1);
-        assert_eq!(trace.facts.cost_usd, None);
+        assert_eq!(notes.of_several_projects, ["t"]);
+        assert_eq!((trace.facts.cost_usd, notes.odd_costs), (None, 1));
     }
 
     #[test]
