@@ -3,7 +3,7 @@
 //! A warehouse of some nights, each of which continues the one before it, and then one more night with 5 % new traces. Its
 //! time is held against that of one run over all files, new ones among them. Two in a hundred new traces go on with a session
 //! of the night before, of six traces. Texts repeat from a pool of 2,000 and are in the cache, so that what is measured is
-//! what grows with the history. Each run is a process of its own, so that its peak memory is its own; its time begins when
+//! what grows with the history; a run over the new traces alone shows what does not. Each run is a process of its own, so that its peak memory is its own; its time begins when
 //! the request is there. A night's memory is flat if the last one of the history takes what the second one took: both have
 //! as many new traces.
 //!
@@ -284,6 +284,16 @@ fn main() {
         )
     });
     line("the night with 5 % new traces", &night);
+    let alone = median(|| {
+        ran(
+            &files[nights as usize..],
+            &at("alone".into()),
+            None,
+            threads,
+            &cache,
+        )
+    });
+    line("the new traces alone, no history", &alone);
     let whole = median(|| ran(&files, &at("whole".into()), None, threads, &cache));
     line("everything anew", &whole);
     let ratio = night.seconds / whole.seconds;
