@@ -88,7 +88,7 @@ pub(super) fn find(chain: &[ChainRun], mut new: NewKeys) -> Result<Found, RunErr
     for row in touched.iter().flatten().filter(|row| row.again) {
         let (session, project) = (row.session_id.as_deref(), row.project_id.as_deref());
         if let Some(session) = session {
-            new.add_session(session_key(session, project));
+            new.add_session(session, project);
         }
         new.add_moved(&row.trace_id, session, project);
         found.again.insert(row.trace_id.clone());
@@ -182,33 +182,47 @@ fn touched_in(run: &ChainRun, taken: &TakenOver, new: &NewKeys) -> Result<Vec<To
     for_each_batch(&run.path, CARRIED, &COLUMNS, |batch| {
         let ids = Ids::of(batch).ok_or("a column of ids is missing")?;
         // Rows of a session stand together.
-        let mut session = None;
+        let mut may_go_on = false;
         for row in 0..batch.num_rows() {
             if row == 0 || !ids.of_one_session(row - 1, row) {
-                session = ids.session(row);
+                let name = ids.session_of(row);
+                may_go_on = name.is_some_and(|name| new.may_have_session(name));
             }
-            let shown = ids.trace_id.value(row);
-            let counts = match &session {
-                Some(session) => !taken.sessions.contains(session),
-                None => !taken.traces.contains(shown),
-            };
-            let again = new.may_have_trace(shown) && new.has_trace(&canonical(&ids, row));
-            let goes_on = session.is_some_and(|session| new.has_session(&session));
-            if counts && (again || goes_on) {
-                touched.push(Touched {
-                    row: number,
-                    trace_id: canonical(&ids, row),
-                    shown: shown.to_owned(),
-                    session_id: ids.session_of(row).map(str::to_owned),
-                    project_id: ids.project_of(row).map(str::to_owned),
-                    again,
-                });
+            let may_be_again = new.may_have_trace(ids.trace_id.value(row));
+            if may_go_on || may_be_again {
+                touched.extend(touched_row(&ids, row, number, taken, new));
             }
             number += 1;
         }
         Ok(())
     })?;
     Ok(touched)
+}
+
+/// The row, if new rows touch it and no later run took it over.
+fn touched_row(
+    ids: &Ids<'_>,
+    row: usize,
+    number: u64,
+    taken: &TakenOver,
+    new: &NewKeys,
+) -> Option<Touched> {
+    let (shown, session) = (ids.trace_id.value(row), ids.session(row));
+    let gone = match &session {
+        Some(session) => taken.sessions.contains(session),
+        None => taken.traces.contains(shown),
+    };
+    let trace_id = canonical(ids, row);
+    let again = new.has_trace(&trace_id);
+    let goes_on = session.is_some_and(|session| new.has_session(&session));
+    (!gone && (again || goes_on)).then(|| Touched {
+        row: number,
+        trace_id,
+        shown: shown.to_owned(),
+        session_id: ids.session_of(row).map(str::to_owned),
+        project_id: ids.project_of(row).map(str::to_owned),
+        again,
+    })
 }
 
 /// What later runs took over of each run of the chain. Runs are told by their places: their directories may be renamed.

@@ -18,8 +18,9 @@ pub(super) struct NewKeys {
     sessions: HashSet<Key>,
     /// What new rows of each trace say of its session and its project.
     traces: HashMap<Key, Places>,
-    /// Quick hashes of the traces: most ids of earlier nights are none of these, and need no better hash.
-    quick: HashSet<u64>,
+    /// Quick hashes of traces, and of the names of sessions: most of earlier nights are none of these, and need no better
+    /// hash.
+    quick: (HashSet<u64>, HashSet<u64>),
 }
 
 /// Sessions and projects that rows of one trace name: the last of each that is not null decides, so that any of the one may
@@ -71,7 +72,7 @@ impl NewKeys {
             Some(ids) => {
                 for row in 0..batch.num_rows() {
                     let trace = ids.trace_id.value(row);
-                    keys.quick.insert(quick(trace));
+                    keys.quick.0.insert(quick(trace));
                     let trace = hash(&[trace]);
                     let places = keys.traces.entry(trace).or_default();
                     places.see(ids.session_of(row), ids.project_of(row));
@@ -85,6 +86,8 @@ impl NewKeys {
         })?;
         for places in keys.traces.values() {
             keys.sessions.extend(places.ends());
+            let names = places.sessions.iter();
+            keys.quick.1.extend(names.map(|name| quick(name)));
         }
         wrong.map_or(Ok(keys), Err)
     }
@@ -94,6 +97,8 @@ impl NewKeys {
         if let Some(places) = self.traces.get_mut(&hash(&[trace_id])) {
             places.see(session, project);
             self.sessions.extend(places.ends());
+            let names = places.sessions.iter();
+            self.quick.1.extend(names.map(|name| quick(name)));
         }
     }
 
@@ -104,7 +109,7 @@ impl NewKeys {
 
     /// Whether new rows may be of the trace of this id, in any spelling; if not, they are not.
     pub fn may_have_trace(&self, shown: &str) -> bool {
-        self.quick.contains(&quick(shown))
+        self.quick.0.contains(&quick(shown))
     }
 
     /// Whether new rows are of this trace.
@@ -117,9 +122,15 @@ impl NewKeys {
         self.sessions.contains(session)
     }
 
+    /// Whether new rows may be of a session of this name, in any project; if not, they are not.
+    pub fn may_have_session(&self, name: &str) -> bool {
+        self.quick.1.contains(&quick(name))
+    }
+
     /// Adds a session.
-    pub fn add_session(&mut self, session: Key) {
-        self.sessions.insert(session);
+    pub fn add_session(&mut self, name: &str, project: Option<&str>) {
+        self.sessions.insert(session_key(name, project));
+        self.quick.1.insert(quick(name));
     }
 }
 
