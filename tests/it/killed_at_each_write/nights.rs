@@ -82,7 +82,7 @@ fn kill_the_night_of(folder: &Path, files: [&Path; 2]) {
         kills.set(kills.get() + 1);
         assert!(bytes(&first) == before, "the first night was changed");
         let ended = second.exists();
-        if !ended && kills.get() % RUN_AGAIN == 0 {
+        if !ended && kills.get().is_multiple_of(RUN_AGAIN) {
             passed(&mut night());
         }
         if second.exists() {
@@ -255,7 +255,7 @@ fn a_monitor_and_its_runs_fit_together_again_after_a_kill() {
             }
             assert_readable(&at("state/monitors"));
             // At its next time it does what is left to do, also where its record does not know of a run.
-            if made.len() > 1 || kills.get() % RUN_AGAIN == 0 {
+            if made.len() > 1 || kills.get().is_multiple_of(RUN_AGAIN) {
                 passed(&mut tick("2026-12-04T03:00:00Z"));
                 assert_eq!(latest(&out), expected, "kill {}: {made:?}", kills.get());
                 passed(&mut tick("2026-12-05T03:00:00Z"));
