@@ -176,7 +176,7 @@ fn own_columns_that_are_packed_are_refused_wherever_they_are() {
         let refused = place.score(path, more);
         assert_eq!(refused.code, Some(2), "{refused:?}");
         assert!(refused.stderr.contains("packed.jsonl.gz"), "{refused:?}");
-        assert!(refused.stderr.contains("unpack it"), "{refused:?}");
+        assert!(refused.stderr.contains("gzip -cd "), "{refused:?}");
     }
 }
 
@@ -245,6 +245,107 @@ fn times_that_are_none_are_set_aside_and_missing_ones_are_told() {
         assert!(ran.stdout.contains(words), "{words}: {}", ran.stdout);
     }
     assert_eq!(place.inputs(), ["ask 1", "ask 3", "ask 4"]);
+}
+
+/// An attribute of a span of OTLP, its value as it is written.
+fn attribute(key: &str, kind: &str, value: &str) -> String {
+    format!(r#"{{"key":"{key}","value":{{"{kind}":{value}}}}}"#)
+}
+
+#[test]
+fn a_number_beyond_all_numbers_costs_its_own_value_alone() {
+    let place = Place::new();
+    let span = |id: &str, start: &str, attributes: &[String]| {
+        format!(
+            r#"{{"traceId":"{id}","spanId":"{id}","name":"chat","startTimeUnixNano":{start},
+            "endTimeUnixNano":"1767225601000000000","attributes":[{}]}}"#,
+            attributes.join(",")
+        )
+    };
+    let said = |text: &str| attribute("gen_ai.prompt", "stringValue", &format!("\"{text}\""));
+    let start = "\"1767225600000000000\"";
+    let spans = [
+        span(
+            "a1",
+            start,
+            &[
+                said("ask 1"),
+                attribute("gen_ai.usage.cost", "doubleValue", "0.5"),
+            ],
+        ),
+        span(
+            "a2",
+            start,
+            &[
+                said("ask 2"),
+                attribute("gen_ai.usage.cost", "doubleValue", "1e400"),
+            ],
+        ),
+        span(
+            "a3",
+            start,
+            &[
+                said("ask 3"),
+                attribute("gen_ai.usage.input_tokens", "doubleValue", "1e400"),
+            ],
+        ),
+        span("a4", "1e400", &[said("ask 4")]),
+    ];
+    let document = format!(
+        r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{}]}}]}}]}}"#,
+        spans.join(",")
+    );
+    let file = place.write("export.json", document);
+    let ran = place.import(&file, &[]);
+    // A time that is none sets its own span aside.
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    for words in [
+        "`startTimeUnixNano` is no time",
+        "1 costs, or sums of costs, are beyond all numbers and are left out",
+        "1 counts of tokens are no whole numbers and are left out",
+    ] {
+        assert!(ran.stdout.contains(words), "{words}: {}", ran.stdout);
+    }
+    assert_eq!(place.inputs(), ["ask 1", "ask 2", "ask 3"]);
+}
+
+#[test]
+fn costs_whose_sum_is_no_number_are_told() {
+    let place = Place::new();
+    let large = row("1", &[("total_cost", json!(1e308))]);
+    let more = row("1", &[("id", json!("o2")), ("total_cost", json!(1e308))]);
+    let parts = row(
+        "3",
+        &[("cost_details", json!({"input": 1e308, "output": 1e308}))],
+    );
+    let text = row("4", &[("total_cost", json!("1e400"))]);
+    let good = row("5", &[("total_cost", json!(0.5))]);
+    let file = place.write("rows.jsonl", lines(&[large, more, parts, text, good]));
+    let ran = place.import(&file, &[]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let words = "3 costs, or sums of costs, are beyond all numbers and are left out";
+    assert!(ran.stdout.contains(words), "{}", ran.stdout);
+    let batch = read_parquet(&place.at("out.parquet"));
+    let costs = batch.column_by_name("cost_usd").unwrap();
+    let costs =
+        arrow::array::AsArray::as_primitive::<arrow::datatypes::Float64Type>(costs.as_ref());
+    assert_eq!(costs.iter().flatten().collect::<Vec<_>>(), [0.5]);
+}
+
+#[test]
+fn traces_of_two_projects_are_named() {
+    let place = Place::new();
+    let mut rows = Vec::new();
+    for id in ["1", "2", "3", "4", "5"] {
+        rows.push(row(id, &[]));
+        rows.push(row(id, &[("project_id", json!("q"))]));
+    }
+    rows.push(row("6", &[]));
+    let file = place.write("rows.jsonl", lines(&rows));
+    let ran = place.import(&file, &[]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let words = "5 traces have spans of several projects and are one: t1, t2, t3 and 2 more; where projects share ids";
+    assert!(ran.stdout.contains(words), "{}", ran.stdout);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Runs killed at every single call that changes a file: what is there is whole, and the next run mends the rest.
 #![cfg(target_os = "linux")]
 
+mod nights;
+
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};

@@ -1,12 +1,13 @@
 //! Finding the rows of touched sessions in a chain of runs.
 //!
-//! The ids of all traces of the chain are looked at, no more; of the sessions that new rows touch, the places are kept. A
-//! row of a run counts unless a later run says in `replaced` that it took the session over.
+//! The ids of all traces of the chain are looked at, once, and no more; of the sessions that new rows touch, the places are
+//! kept. A row of a run counts unless a later run says in `replaced` that it took the session over.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::UInt64Type;
+use rayon::prelude::*;
 
 use super::EarlierSession;
 use super::keys::{Ids, NewKeys, session_key};
@@ -51,6 +52,29 @@ struct TakenOver {
     traces: HashSet<String>,
 }
 
+/// A row of an earlier run that new rows touch.
+struct Touched {
+    /// Its number in the tables `traces` and `carried` of the run.
+    row: u64,
+    /// The id of its trace, canonical, and as tables show it.
+    trace_id: String,
+    shown: String,
+    /// Where the row is: a session and a project.
+    session_id: Option<String>,
+    project_id: Option<String>,
+    /// Whether new rows are of its trace; else they are of its session.
+    again: bool,
+}
+
+impl Touched {
+    fn session(&self) -> Option<SessionKey> {
+        Some(SessionKey {
+            project_id: self.project_id.clone(),
+            session_id: self.session_id.clone()?,
+        })
+    }
+}
+
 /// Finds what new rows touch.
 ///
 /// # Errors
@@ -58,51 +82,37 @@ struct TakenOver {
 pub(super) fn find(chain: &[ChainRun], mut new: NewKeys) -> Result<Found, RunError> {
     let taken = taken_over(chain)?;
     let mut found = Found::default();
+    let mut touched = touched(chain, &taken, &new)?;
     // A new row of an old trace touches the session that the trace is in so far, and the one that it ends up in.
-    for (run, taken) in chain.iter().zip(&taken) {
-        each_row(run, taken, |ids, row, _, _| {
-            let trace_id = canonical(ids, row);
-            if !new.has_trace(&trace_id) {
-                return;
-            }
-            if let Some(session) = ids.session(row) {
-                new.add_session(session);
-            }
-            new.add_moved(&trace_id, ids.session_of(row), ids.project_of(row));
-            found.again.insert(trace_id);
-        })?;
+    let sessions = new.sessions();
+    for row in touched.iter().flatten().filter(|row| row.again) {
+        let (session, project) = (row.session_id.as_deref(), row.project_id.as_deref());
+        if let Some(session) = session {
+            new.add_session(session, project);
+        }
+        new.add_moved(&row.trace_id, session, project);
+        found.again.insert(row.trace_id.clone());
+    }
+    if new.sessions() > sessions {
+        touched = self::touched(chain, &taken, &new)?;
     }
     let mut keys: HashMap<SessionKey, usize> = HashMap::new();
-    for (at, run) in chain.iter().enumerate() {
-        let Some(taken) = taken.get(at) else { break };
-        each_row(run, taken, |ids, row, number, batch| {
-            let trace_id = canonical(ids, row);
-            match ids.session(row) {
-                Some(session) if new.has_session(&session) => {
-                    let project = ids.project_id;
-                    keys.insert(
-                        SessionKey {
-                            project_id: project
-                                .is_valid(row)
-                                .then(|| project.value(row).to_owned()),
-                            session_id: ids.session_id.value(row).to_owned(),
-                        },
-                        at,
-                    );
+    for (at, (run, rows)) in chain.iter().zip(touched).enumerate() {
+        let mut places = places(run, &rows)?;
+        for row in rows {
+            match row.session() {
+                Some(session) => {
+                    keys.insert(session, at);
                 }
-                None if new.has_trace(&trace_id) => {
-                    let shown = ids.trace_id.value(row).to_owned();
-                    found.alone.push((shown, run.name.clone()));
-                }
-                _ => return,
+                None => found.alone.push((row.shown, run.name.clone())),
             }
             found.traces.push(EarlierTrace {
                 run: at,
-                row: number,
-                trace_id,
-                places: places(batch, row),
+                row: row.row,
+                trace_id: row.trace_id,
+                places: places.remove(&row.row).unwrap_or_default(),
             });
-        })?;
+        }
     }
     found.sessions = earlier_sessions(chain, keys)?;
     Ok(found)
@@ -114,7 +124,28 @@ fn canonical(ids: &Ids<'_>, row: usize) -> String {
     canonical_trace_id(shown).unwrap_or_else(|| shown.to_owned())
 }
 
-fn places(batch: &RecordBatch, row: usize) -> Vec<(usize, u64)> {
+/// The places of rows of a run. They are read only of runs that have such rows: most have none.
+fn places(
+    run: &ChainRun,
+    rows: &[Touched],
+) -> Result<HashMap<u64, Vec<(usize, u64)>>, HistoryError> {
+    let mut found = HashMap::new();
+    if rows.is_empty() {
+        return Ok(found);
+    }
+    let (mut wanted, mut first) = (rows.iter().map(|row| row.row).peekable(), 0);
+    for_each_batch(&run.path, CARRIED, &["rows"], |batch| {
+        let end = first + batch.num_rows() as u64;
+        while let Some(row) = wanted.next_if(|row| *row < end) {
+            found.insert(row, places_in(batch, (row - first) as usize));
+        }
+        first = end;
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+fn places_in(batch: &RecordBatch, row: usize) -> Vec<(usize, u64)> {
     let lists = batch.column_by_name("rows");
     let Some(lists) = lists.and_then(|column| column.as_list_opt::<i32>()) else {
         return Vec::new();
@@ -127,13 +158,19 @@ fn places(batch: &RecordBatch, row: usize) -> Vec<(usize, u64)> {
         .collect()
 }
 
-/// Shows every row of `carried` that still counts, with its number.
-fn each_row(
-    run: &ChainRun,
-    taken: &TakenOver,
-    mut each: impl FnMut(&Ids<'_>, usize, u64, &RecordBatch),
-) -> Result<(), RunError> {
-    const COLUMNS: [&str; 4] = ["trace_id", "session_id", "project_id", "rows"];
+/// The rows of each run that new rows touch, and that still count, in the order of their tables.
+fn touched(
+    chain: &[ChainRun],
+    taken: &[TakenOver],
+    new: &NewKeys,
+) -> Result<Vec<Vec<Touched>>, RunError> {
+    let runs = chain.par_iter().zip(taken);
+    runs.map(|(run, taken)| touched_in(run, taken, new))
+        .collect()
+}
+
+fn touched_in(run: &ChainRun, taken: &TakenOver, new: &NewKeys) -> Result<Vec<Touched>, RunError> {
+    const COLUMNS: [&str; 3] = ["trace_id", "session_id", "project_id"];
     if !run.path.join(CARRIED).is_dir() {
         return Err(RunError::Request(format!(
             "the run `{}` can't be continued: it has no table `{CARRIED}`; an earlier version made it, or another command \
@@ -141,22 +178,51 @@ fn each_row(
             run.path.display()
         )));
     }
-    let mut number = 0;
+    let (mut touched, mut number) = (Vec::new(), 0);
     for_each_batch(&run.path, CARRIED, &COLUMNS, |batch| {
         let ids = Ids::of(batch).ok_or("a column of ids is missing")?;
+        // Rows of a session stand together.
+        let mut may_go_on = false;
         for row in 0..batch.num_rows() {
-            let counts = match ids.session(row) {
-                Some(session) => !taken.sessions.contains(&session),
-                None => !taken.traces.contains(ids.trace_id.value(row)),
-            };
-            if counts {
-                each(&ids, row, number, batch);
+            if row == 0 || !ids.of_one_session(row - 1, row) {
+                let name = ids.session_of(row);
+                may_go_on = name.is_some_and(|name| new.may_have_session(name));
+            }
+            let may_be_again = new.may_have_trace(ids.trace_id.value(row));
+            if may_go_on || may_be_again {
+                touched.extend(touched_row(&ids, row, number, taken, new));
             }
             number += 1;
         }
         Ok(())
     })?;
-    Ok(())
+    Ok(touched)
+}
+
+/// The row, if new rows touch it and no later run took it over.
+fn touched_row(
+    ids: &Ids<'_>,
+    row: usize,
+    number: u64,
+    taken: &TakenOver,
+    new: &NewKeys,
+) -> Option<Touched> {
+    let (shown, session) = (ids.trace_id.value(row), ids.session(row));
+    let gone = match &session {
+        Some(session) => taken.sessions.contains(session),
+        None => taken.traces.contains(shown),
+    };
+    let trace_id = canonical(ids, row);
+    let again = new.has_trace(&trace_id);
+    let goes_on = session.is_some_and(|session| new.has_session(&session));
+    (!gone && (again || goes_on)).then(|| Touched {
+        row: number,
+        trace_id,
+        shown: shown.to_owned(),
+        session_id: ids.session_of(row).map(str::to_owned),
+        project_id: ids.project_of(row).map(str::to_owned),
+        again,
+    })
 }
 
 /// What later runs took over of each run of the chain. Runs are told by their places: their directories may be renamed.

@@ -18,6 +18,9 @@ pub(super) struct NewKeys {
     sessions: HashSet<Key>,
     /// What new rows of each trace say of its session and its project.
     traces: HashMap<Key, Places>,
+    /// Quick hashes of traces, and of the names of sessions: most of earlier nights are none of these, and need no better
+    /// hash.
+    quick: (HashSet<u64>, HashSet<u64>),
 }
 
 /// Sessions and projects that rows of one trace name: the last of each that is not null decides, so that any of the one may
@@ -68,7 +71,9 @@ impl NewKeys {
         source.read_shared(|batch| match Ids::of(&batch) {
             Some(ids) => {
                 for row in 0..batch.num_rows() {
-                    let trace = hash(&[ids.trace_id.value(row)]);
+                    let trace = ids.trace_id.value(row);
+                    keys.quick.0.insert(quick(trace));
+                    let trace = hash(&[trace]);
                     let places = keys.traces.entry(trace).or_default();
                     places.see(ids.session_of(row), ids.project_of(row));
                 }
@@ -81,6 +86,8 @@ impl NewKeys {
         })?;
         for places in keys.traces.values() {
             keys.sessions.extend(places.ends());
+            let names = places.sessions.iter();
+            keys.quick.1.extend(names.map(|name| quick(name)));
         }
         wrong.map_or(Ok(keys), Err)
     }
@@ -90,7 +97,19 @@ impl NewKeys {
         if let Some(places) = self.traces.get_mut(&hash(&[trace_id])) {
             places.see(session, project);
             self.sessions.extend(places.ends());
+            let names = places.sessions.iter();
+            self.quick.1.extend(names.map(|name| quick(name)));
         }
+    }
+
+    /// How many sessions they are of.
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Whether new rows may be of the trace of this id, in any spelling; if not, they are not.
+    pub fn may_have_trace(&self, shown: &str) -> bool {
+        self.quick.0.contains(&quick(shown))
     }
 
     /// Whether new rows are of this trace.
@@ -103,9 +122,15 @@ impl NewKeys {
         self.sessions.contains(session)
     }
 
-    /// Adds a session; whether it was not there.
-    pub fn add_session(&mut self, session: Key) -> bool {
-        self.sessions.insert(session)
+    /// Whether new rows may be of a session of this name, in any project; if not, they are not.
+    pub fn may_have_session(&self, name: &str) -> bool {
+        self.quick.1.contains(&quick(name))
+    }
+
+    /// Adds a session.
+    pub fn add_session(&mut self, name: &str, project: Option<&str>) {
+        self.sessions.insert(session_key(name, project));
+        self.quick.1.insert(quick(name));
     }
 }
 
@@ -127,6 +152,12 @@ impl<'b> Ids<'b> {
         })
     }
 
+    /// Whether two rows are of one session, and one project; of none, too.
+    pub fn of_one_session(&self, one: usize, other: usize) -> bool {
+        self.session_of(one) == self.session_of(other)
+            && self.project_of(one) == self.project_of(other)
+    }
+
     /// The session that a row names.
     pub fn session_of(&self, row: usize) -> Option<&'b str> {
         self.session_id
@@ -143,15 +174,7 @@ impl<'b> Ids<'b> {
 
     /// What stands for the session of a row; none if its trace stands alone.
     pub fn session(&self, row: usize) -> Option<Key> {
-        let id = self
-            .session_id
-            .is_valid(row)
-            .then(|| self.session_id.value(row))?;
-        let project = self
-            .project_id
-            .is_valid(row)
-            .then(|| self.project_id.value(row));
-        Some(session_key(id, project))
+        Some(session_key(self.session_of(row)?, self.project_of(row)))
     }
 }
 
@@ -161,6 +184,27 @@ pub(super) fn session_key(session_id: &str, project_id: Option<&str>) -> Key {
         Some(project) => hash(&[session_id, project]),
         None => hash(&[session_id]),
     }
+}
+
+/// A hash that all spellings of one id have in common: of the last letters, without what spellings differ in.
+fn quick(id: &str) -> u64 {
+    // A UUID has so many digits; before them may stand `urn:uuid:`.
+    const DIGITS: usize = 32;
+    let mix =
+        |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (hash >> 29);
+    let told = id
+        .bytes()
+        .rev()
+        .filter(|byte| !matches!(byte, b'-' | b'{' | b'}'));
+    let (mut hash, mut word) = (0, 0);
+    for (at, byte) in told.take(DIGITS).enumerate() {
+        // The bit that tells small letters from large ones is set.
+        word = word << 8 | u64::from(byte | 0x20);
+        if at % 8 == 7 {
+            hash = mix(hash, word);
+        }
+    }
+    mix(hash, word)
 }
 
 /// Texts are told apart by their lengths, so that no two lists have one hash.
@@ -178,6 +222,25 @@ fn hash(texts: &[&str]) -> Key {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_spellings_of_an_id_have_one_quick_hash() {
+        let canonical = "41637175-2745-49c5-9b57-e656eb7a20f4";
+        for spelling in [
+            "41637175-2745-49C5-9B57-E656EB7A20F4",
+            "41637175274549c59b57e656eb7a20f4",
+            "{41637175-2745-49c5-9b57-e656eb7a20f4}",
+            "Urn:Uuid:41637175-2745-49c5-9b57-e656eb7a20f4",
+            "urn:uuid:{41637175-2745-49c5-9b57-e656eb7a20f4}",
+        ] {
+            let known = crate::trace::canonical_trace_id(spelling);
+            assert_eq!(known.as_deref(), Some(canonical));
+            assert_eq!(quick(spelling), quick(canonical), "{spelling}");
+        }
+        let ids = (0..1000).map(|number| format!("trace-{number}"));
+        let hashes: HashSet<u64> = ids.map(|id| quick(&id)).collect();
+        assert_eq!(hashes.len(), 1000);
+    }
 
     #[test]
     fn sessions_of_two_projects_are_two_and_no_split_of_a_name_is_another() {

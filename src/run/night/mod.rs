@@ -206,7 +206,11 @@ fn check_rewritten(chain: &[ChainRun], new: &[SourceFile]) -> Result<(), RunErro
 
 /// Two runs that both continue one would each hold a part of the truth.
 fn check_alone(run: &ChainRun, request: &ScoreRequest) -> Result<(), RunError> {
-    let folders = [parent_of(&run.path), parent_of(&request.out)];
+    let (beside, own_folder) = (parent_of(&run.path), parent_of(&request.out));
+    let folders = match beside == own_folder {
+        true => vec![beside],
+        false => vec![beside, own_folder],
+    };
     let own = request
         .out
         .file_name()

@@ -42,7 +42,9 @@ pub(super) fn check_settings(request: &ScoreRequest, run: &ChainRun) -> Result<(
     let chosen = &run.manifest["request"]["targets"];
     if request.targets.is_some() || !chosen.is_null() {
         return Err(RunError::Request(
-            "--continue: a run of chosen targets (--filters, --tags, --sample, ids) can't go on: a session that was left out              may be chosen by its next trace, and what it had before is not in the run; score all files, or choose from              their scores"
+            "--continue: a run of chosen targets (--filters, --tags, --sample, ids) can't go on: a session that was left out \
+             may be chosen by its next trace, and what it had before is not in the run; score all files, or choose from \
+             their scores"
                 .into(),
         ));
     }

@@ -9,7 +9,7 @@ use super::said::content;
 use super::trajectory::{
     Session, Step, Turn, kept, plain, plain_error, said_and_done, tool_payload,
 };
-use super::values::{self, at, count, nanos, number, text};
+use super::values::{self, amount, at, count, nanos, text};
 use super::{ArrayIs, Call, Format, Parts, Payload, Place, Sample, TraceFacts};
 
 pub(super) static FORMAT: Format = Format {
@@ -225,7 +225,7 @@ fn answered(step: &Value, model: Option<&str>) -> (Step, Option<Payload>) {
         model: text(step.get("model_name")).or_else(|| model.map(str::to_owned)),
         prompt_tokens: count(metric("prompt_tokens")),
         completion_tokens: count(metric("completion_tokens")),
-        cost_usd: number(metric("cost_usd")),
+        cost_usd: amount(metric("cost_usd")),
         finish_reason: text(at(step, "metrics.extra.finish_reason")),
         started_at: nanos(step.get("timestamp")),
         ..Step::default()

@@ -453,12 +453,12 @@ fn lines(notes: &Notes, files: &[ForeignFile], spilled: bool) -> Vec<String> {
             "traces do not say when they began: their end stands for it",
         ),
         (
-            notes.several_projects,
-            "traces have spans of several projects and are one: where projects share ids, import each project alone",
-        ),
-        (
             notes.odd_counts,
             "counts of tokens are no whole numbers and are left out",
+        ),
+        (
+            notes.odd_costs,
+            "costs, or sums of costs, are beyond all numbers and are left out",
         ),
         (
             notes.without_root,
@@ -483,6 +483,20 @@ fn lines(notes: &Notes, files: &[ForeignFile], spilled: bool) -> Vec<String> {
         if count > 0 {
             lines.push(format!("{count} {what}"));
         }
+    }
+    if notes.several_projects > 0 {
+        let more = notes.several_projects - notes.of_several_projects.len() as u64;
+        let more = if more > 0 {
+            format!(" and {more} more")
+        } else {
+            String::new()
+        };
+        lines.push(format!(
+            "{} traces have spans of several projects and are one: {}{more}; where projects share ids, import each project \
+             alone",
+            notes.several_projects,
+            notes.of_several_projects.join(", ")
+        ));
     }
     if spilled {
         lines.push("spans did not fit into memory and went over the disk".into());

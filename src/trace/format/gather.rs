@@ -63,7 +63,8 @@ impl Gatherer {
     ///
     /// # Errors
     /// If the disk can't be written to.
-    pub fn add(&mut self, parts: Parts) -> std::io::Result<()> {
+    pub fn add(&mut self, mut parts: Parts) -> std::io::Result<()> {
+        parts.leave_out_odd_costs();
         for facts in parts.traces {
             self.bytes += bytes_of_trace(&facts);
             self.partitions[partition_of(&facts.trace_id)]

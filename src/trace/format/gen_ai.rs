@@ -137,10 +137,10 @@ fn finish_reason(document: &Value) -> Option<String> {
 }
 
 fn cost(attributes: &Attributes) -> Option<f64> {
-    let total = attributes.number(&["gen_ai.usage.cost", "gen_ai.usage.total_cost"]);
+    let total = attributes.amount(&["gen_ai.usage.cost", "gen_ai.usage.total_cost"]);
     total.or_else(|| {
-        let input = attributes.number(&["gen_ai.usage.input_cost"]);
-        let output = attributes.number(&["gen_ai.usage.output_cost"]);
+        let input = attributes.amount(&["gen_ai.usage.input_cost"]);
+        let output = attributes.amount(&["gen_ai.usage.output_cost"]);
         match (input, output) {
             (None, None) => None,
             (input, output) => Some(input.unwrap_or(0.0) + output.unwrap_or(0.0)),

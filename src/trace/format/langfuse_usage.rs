@@ -5,18 +5,18 @@ use serde_json::Value;
 use super::Call;
 use super::cell::Cell;
 use super::langfuse_row::Row;
-use super::values::{at, count, number, text, texts, unwrapped};
+use super::values::{amount, at, count, text, texts, unwrapped};
 
 /// A map of numbers, also as JSON text or as a list of entries.
 fn details(value: Option<&Value>) -> Vec<(String, f64)> {
     match value.cloned().map(unwrapped) {
         Some(Value::Object(members)) => members
             .iter()
-            .filter_map(|(name, value)| Some((name.clone(), number(Some(value))?)))
+            .filter_map(|(name, value)| Some((name.clone(), amount(Some(value))?)))
             .collect(),
         Some(Value::Array(entries)) => entries
             .iter()
-            .filter_map(|entry| Some((text(entry.get("key"))?, number(entry.get("value"))?)))
+            .filter_map(|entry| Some((text(entry.get("key"))?, amount(entry.get("value"))?)))
             .collect(),
         _ => Vec::new(),
     }
@@ -61,7 +61,7 @@ pub(super) fn tokens(row: &Row<'_>) -> (Option<u64>, Option<u64>, u32) {
 
 /// US dollars.
 pub(super) fn cost(row: &Row<'_>) -> Option<f64> {
-    let total = number(row.get("total_cost"));
+    let total = amount(row.get("total_cost"));
     let details = details(row.get("cost_details"));
     let of_details = || {
         let total = details.iter().find(|(name, _)| name == "total");

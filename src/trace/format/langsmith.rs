@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::cell::Cell;
 use super::model_output;
 use super::said::Speaker;
-use super::values::{at, count, number, object, text, texts, time};
+use super::values::{amount, at, count, object, text, texts, time};
 use super::{ArrayIs, Format, Parts, Place, Sample, SpanFacts, TraceFacts, kind};
 
 pub(super) static LANGSMITH: Format = Format {
@@ -298,7 +298,7 @@ fn trace_facts(
 }
 
 fn cost(members: &Map<String, Value>) -> Option<f64> {
-    let part = |name: &str| number(members.get(name));
+    let part = |name: &str| amount(members.get(name));
     part("total_cost").or_else(|| match (part("prompt_cost"), part("completion_cost")) {
         (None, None) => None,
         (prompt, completion) => Some(prompt.unwrap_or(0.0) + completion.unwrap_or(0.0)),

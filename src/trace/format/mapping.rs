@@ -263,7 +263,7 @@ impl Mapping {
             ..TraceFacts::default()
         };
         let (started_at, ended_at) = (time("started_at")?, time("ended_at")?);
-        let cost_usd = values::number(at("cost_usd").as_ref());
+        let cost_usd = values::amount(at("cost_usd").as_ref());
         if spans {
             let word = text("kind").unwrap_or_default();
             let kind = self.kinds.get(&word).unwrap_or(&word).to_uppercase();

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::said::{content_of_message, role};
 use super::trajectory::{Session, Step, Turn, kept, openai_calls, plain};
-use super::values::{at, count, nanos, number, text};
+use super::values::{amount, at, count, nanos, text};
 use super::{ArrayIs, Call, Format, Parts, Payload, Place, Sample, TraceFacts};
 
 pub(super) static FORMAT: Format = Format {
@@ -133,7 +133,7 @@ fn step(message: &Value, words: Option<String>, seen: Vec<String>, model: Option
             model: text(at(message, "extra.response.model")).or_else(|| model.map(str::to_owned)),
             prompt_tokens: usage("prompt_tokens"),
             completion_tokens: usage("completion_tokens"),
-            cost_usd: number(at(message, "extra.cost")),
+            cost_usd: amount(at(message, "extra.cost")),
             started_at,
             ..Step::default()
         }],

@@ -10,7 +10,7 @@ use super::cell::Cell;
 use super::mlflow_record::{decoded, facts};
 use super::model_output;
 use super::said::Speaker;
-use super::values::{at, count, number, object, text, time, unwrapped};
+use super::values::{amount, at, count, object, text, time, unwrapped};
 use super::{ArrayIs, Format, Parts, Place, Sample, SpanFacts, TraceFacts, kind};
 
 pub(super) static MLFLOW: Format = Format {
@@ -305,7 +305,7 @@ fn of_model(span: &mut SpanFacts, value: &Value, inputs: Option<&Value>, outputs
     let cost = attribute_of(value, "mlflow.llm.cost");
     span.cost_usd = cost
         .as_ref()
-        .and_then(|cost| number(cost.get("total_cost")));
+        .and_then(|cost| amount(cost.get("total_cost")));
     span.calls = model_output::calls(inputs, outputs);
     if let Some(outputs) = outputs {
         span.finish_reason = model_output::finish_reason(outputs);

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::TraceFacts;
 use super::cell::Cell;
-use super::values::{at, count, number, object, text, time, unwrapped};
+use super::values::{amount, at, count, number, object, text, time, unwrapped};
 
 /// A value that is JSON in text, of whatever kind; other text as it is.
 pub(super) fn decoded(value: Option<&Value>) -> Option<Value> {
@@ -87,7 +87,7 @@ pub(super) fn facts(record: &Map<String, Value>) -> Result<TraceFacts, String> {
         completion_tokens: usage("output_tokens"),
         cost_usd: cost
             .as_ref()
-            .and_then(|cost| number(cost.get("total_cost"))),
+            .and_then(|cost| amount(cost.get("total_cost"))),
         expected,
         tags: others(&tags)
             .iter()

@@ -9,7 +9,7 @@ use super::said::content_of_message;
 use super::trajectory::{
     Session, Step, Turn, kept, openai_call, plain, said_and_done, tool_payload,
 };
-use super::values::{self, at, count, number, text};
+use super::values::{self, amount, at, count, number, text};
 use super::{ArrayIs, Call, Format, Parts, Payload, Place, Sample, TraceFacts};
 
 pub(super) static FORMAT: Format = Format {
@@ -170,9 +170,12 @@ impl Reading {
             }
             let mut step = step_of(words.clone());
             // The sum of the whole run until here.
-            if let Some(sum) = number(at(event, "llm_metrics.accumulated_cost")) {
+            if let Some(sum) = amount(at(event, "llm_metrics.accumulated_cost")) {
                 step.cost_usd = Some((sum - self.cost).max(0.0));
-                self.cost = sum;
+                // The next step is counted from the last sum that is one.
+                if sum.is_finite() {
+                    self.cost = sum;
+                }
             }
             if let Some(turn) = self.session.turns.last_mut() {
                 turn.steps.push(step);

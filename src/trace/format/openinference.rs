@@ -20,9 +20,9 @@ pub(super) fn fill(attributes: &Attributes, beside: Option<&str>, facts: &mut Sp
     facts.model = attributes.text(&MODELS);
     facts.prompt_tokens = attributes.count(&["llm.token_count.prompt"]);
     facts.completion_tokens = attributes.count(&["llm.token_count.completion"]);
-    facts.cost_usd = attributes.number(&["llm.cost.total"]).or_else(|| {
-        let prompt = attributes.number(&["llm.cost.prompt"]);
-        let completion = attributes.number(&["llm.cost.completion"]);
+    facts.cost_usd = attributes.amount(&["llm.cost.total"]).or_else(|| {
+        let prompt = attributes.amount(&["llm.cost.prompt"]);
+        let completion = attributes.amount(&["llm.cost.completion"]);
         match (prompt, completion) {
             (None, None) => None,
             (prompt, completion) => Some(prompt.unwrap_or(0.0) + completion.unwrap_or(0.0)),

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::values::{at, count, nested, number, text, texts};
+use super::values::{amount, at, count, nested, text, texts};
 use super::{Payload, SpanFacts, TraceFacts, gen_ai, kind, openinference, said, vercel_ai};
 
 /// A span out of its envelope.
@@ -192,8 +192,9 @@ impl Attributes {
         })
     }
 
-    pub(super) fn number(&self, keys: &[&str]) -> Option<f64> {
-        keys.iter().find_map(|key| number(self.get(key)))
+    /// US dollars, see [`amount`].
+    pub(super) fn amount(&self, keys: &[&str]) -> Option<f64> {
+        keys.iter().find_map(|key| amount(self.get(key)))
     }
 
     /// A list: an array, one in text, or attributes by index (`gen_ai.prompt.0.role`).

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::said::{Speaker, payload};
 use super::trajectory::tool_payload;
-use super::values::{count, number, object, text, texts, time, unwrapped};
+use super::values::{amount, count, object, text, texts, time, unwrapped};
 use super::{ArrayIs, Format, Parts, Place, Sample, SpanFacts, TraceFacts, kind};
 
 pub(super) static FORMAT: Format = Format {
@@ -104,7 +104,7 @@ fn read_span(span: &Value, index: usize, trace_id: &str) -> Result<SpanFacts, St
     let (input, output) = (span.get("input"), span.get("output"));
     let usage = span.get("token_usage");
     let cost = span.get("cost");
-    let of_cost = |name: &str| number(cost.and_then(|cost| cost.get(name)));
+    let of_cost = |name: &str| amount(cost.and_then(|cost| cost.get(name)));
     let both = || match (of_cost("input_cost"), of_cost("output_cost")) {
         (None, None) => None,
         (input, output) => Some(input.unwrap_or(0.0) + output.unwrap_or(0.0)),

@@ -84,6 +84,8 @@ pub struct TraceFacts {
     pub completion_tokens: Option<u64>,
     /// US dollars of the whole trace; where none, the spans' are added up.
     pub cost_usd: Option<f64>,
+    /// Costs of the trace or its span that are beyond all numbers, and so are not read.
+    pub odd_costs: u32,
     /// What the user asked; where none, it comes from the root span, else from the first model call's last user message.
     pub input: Option<Payload>,
     /// What the agent answered in the end; found in the same way.
@@ -180,6 +182,22 @@ impl Parts {
         match span {
             Ok(span) => self.spans.push(span),
             Err(problem) => self.refused.push(problem),
+        }
+    }
+
+    /// Leaves out costs that are no finite numbers, and counts them.
+    pub(super) fn leave_out_odd_costs(&mut self) {
+        let check = |cost: &mut Option<f64>, odd: &mut u32| {
+            if cost.is_some_and(|cost| !cost.is_finite()) {
+                *cost = None;
+                *odd += 1;
+            }
+        };
+        for facts in &mut self.traces {
+            check(&mut facts.cost_usd, &mut facts.odd_costs);
+        }
+        for span in &mut self.spans {
+            check(&mut span.cost_usd, &mut span.of.odd_costs);
         }
     }
 

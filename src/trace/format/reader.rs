@@ -67,8 +67,9 @@ impl Reader {
                 let before = (parts.traces.len(), parts.spans.len());
                 let refused = parts.refused.len();
                 read(&bytes, place, parts).or_else(|problem| {
-                    // What Python writes for NaN is no JSON to the faster way.
-                    if serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).is_ok() {
+                    // What Python writes for NaN is no JSON to the faster way, nor is a number beyond all numbers, which
+                    // may be anywhere: one such value is no reason to lose all others.
+                    if serde_json::from_slice::<serde_json::Value>(&bytes).is_ok() {
                         return Err(problem);
                     }
                     parts.traces.truncate(before.0);

@@ -286,18 +286,32 @@ fn is_own(document: &serde_json::Value, columns: &[String]) -> bool {
 
 /// What is said of own columns where they are not read from.
 fn of_own(path: &Path, held: Container) -> TraceError {
-    let problem = match held {
-        Container::Lines => {
-            "has nightmill's own columns, and is packed or not named .jsonl; unpack it, or name it so"
+    let problem = match (held, unpacking(path)) {
+        // Rows are found again by their place in a file, which a packed one doesn't have.
+        (Container::Lines, Some(program)) => format!(
+            "has nightmill's own columns and is packed: unpack it (`{program} -d {0}`), or give it as standard input \
+             (`{program} -cd {0} | nightmill … -`)",
+            path.display()
+        ),
+        (Container::Lines, None) => {
+            "has nightmill's own columns and is not named .jsonl; name it so, or say --format jsonl".into()
         }
-        _ => {
-            "has nightmill's own columns, which are read from Parquet and JSON Lines; write it as one of these, or describe \
-             it with --mapping"
-        }
+        _ => "has nightmill's own columns, which are read from Parquet and JSON Lines; write it as one of these, or \
+              describe it with --mapping"
+            .into(),
     };
     TraceError::File {
         file: path.to_owned(),
-        problem: problem.into(),
+        problem,
+    }
+}
+
+/// The program that unpacks a file of this name.
+fn unpacking(path: &Path) -> Option<&'static str> {
+    match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
+        "gz" => Some("gzip"),
+        "zst" | "zstd" => Some("zstd"),
+        _ => None,
     }
 }
 

@@ -35,12 +35,21 @@ pub(crate) fn text(value: Option<&Value>) -> Option<String> {
 
 /// A number, also as text; none where it isn't one or isn't finite.
 pub(crate) fn number(value: Option<&Value>) -> Option<f64> {
-    let number = match value? {
+    written(value).filter(|n| n.is_finite())
+}
+
+/// An amount, say of money: a number, also as text; infinite where it is beyond all that can be read. Who gathers facts
+/// leaves such a cost out and counts it.
+pub(crate) fn amount(value: Option<&Value>) -> Option<f64> {
+    written(value).filter(|n| !n.is_nan())
+}
+
+fn written(value: Option<&Value>) -> Option<f64> {
+    match value? {
         Value::Number(number) => number.as_f64(),
         Value::String(text) => text.trim().parse().ok(),
         _ => None,
-    };
-    number.filter(|n: &f64| n.is_finite())
+    }
 }
 
 /// A count, also as text or as a float without fraction.
