@@ -155,6 +155,9 @@ fn one_run(args: &[String]) {
     };
     let threads = threads.parse().unwrap();
     let request = ScoreRequest {
+        buckets: None,
+        resume: false,
+        fail_on_drift: false,
         continues: (continues != "-").then(|| PathBuf::from(continues)),
         offline: true,
         name: None,
