@@ -40,9 +40,10 @@ pub enum Spoil {
 
 type Script = dyn Fn(&Asked) -> Spoil + Send + Sync;
 
-/// A running proxy. It ends when this is dropped.
+/// A running proxy. It ends when this is dropped, after what is on its way to the server has come there.
 pub struct Proxy {
     pub port: u16,
+    on_their_way: Arc<AtomicUsize>,
     seen: Arc<Mutex<Vec<Asked>>>,
     ended: Arc<AtomicBool>,
     listening: Option<JoinHandle<()>>,
@@ -53,6 +54,10 @@ impl Drop for Proxy {
         self.ended.store(true, Ordering::SeqCst);
         let _ = TcpStream::connect(("127.0.0.1", self.port));
         let _ = self.listening.take().map(JoinHandle::join);
+        let patience = std::time::Instant::now() + Duration::from_secs(20);
+        while self.on_their_way.load(Ordering::SeqCst) > 0 && std::time::Instant::now() < patience {
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 }
 
@@ -64,6 +69,8 @@ impl Proxy {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let script: Arc<Script> = Arc::new(script);
         let count = Arc::new(AtomicUsize::new(0));
+        let on_their_way = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&on_their_way);
         let listening = {
             let (ended, seen) = (Arc::clone(&ended), Arc::clone(&seen));
             std::thread::spawn(move || {
@@ -74,12 +81,16 @@ impl Proxy {
                     let (script, seen, count) =
                         (Arc::clone(&script), Arc::clone(&seen), Arc::clone(&count));
                     // A connection that breaks is the test's business only where it says so.
-                    std::thread::spawn(move || carry(stream, server, &*script, &seen, &count));
+                    let way = OnItsWay::new(&counted);
+                    std::thread::spawn(move || {
+                        carry(stream, server, &*script, (&seen, &count), way)
+                    });
                 }
             })
         };
         Self {
             port,
+            on_their_way,
             seen,
             ended,
             listening: Some(listening),
@@ -88,6 +99,22 @@ impl Proxy {
 
     pub fn seen(&self) -> Vec<Asked> {
         self.seen.lock().unwrap().clone()
+    }
+}
+
+/// A request that may still come to the server.
+struct OnItsWay(Arc<AtomicUsize>);
+
+impl OnItsWay {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for OnItsWay {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -118,8 +145,8 @@ fn carry(
     mut client: TcpStream,
     server: u16,
     script: &Script,
-    seen: &Mutex<Vec<Asked>>,
-    count: &AtomicUsize,
+    (seen, count): (&Mutex<Vec<Asked>>, &AtomicUsize),
+    way: OnItsWay,
 ) -> std::io::Result<()> {
     let (head, mut body) = head_of(&mut client)?;
     let length = length_in(&head);
@@ -142,6 +169,7 @@ fn carry(
     match &spoil {
         Spoil::Close => return Ok(()),
         Spoil::Stall(time) => {
+            drop(way);
             std::thread::sleep(*time);
             return Ok(());
         }
