@@ -77,7 +77,7 @@ fn kill_the_night_of(folder: &Path, files: [&Path; 2]) {
     assert_eq!(summary(&second)["continued"]["traces_read_again"], 1);
     std::fs::remove_dir_all(&second).unwrap();
     let before = bytes(&first);
-    let kills = Cell::new(0);
+    let kills = Cell::new(0_usize);
     kill_everywhere(&library, night, || {
         kills.set(kills.get() + 1);
         assert!(bytes(&first) == before, "the first night was changed");
@@ -235,7 +235,7 @@ fn a_monitor_and_its_runs_fit_together_again_after_a_kill() {
         first.as_str()
     );
 
-    let kills = Cell::new(0);
+    let kills = Cell::new(0_usize);
     kill_everywhere(
         &library,
         || {
