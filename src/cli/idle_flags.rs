@@ -34,6 +34,8 @@ pub(super) const OF_CONVERSATIONS: &[&str] = &[
     "judge_max_trace",
     "judge_long_traces",
     "fail_on_drift",
+    "buckets",
+    "resume",
 ];
 
 /// Settings that `aggregate` has no use for, beside those of judges.
@@ -49,6 +51,8 @@ pub(super) const OF_AGGREGATE: &[&str] = &[
     "window",
     "signals",
     "fail_on_drift",
+    "buckets",
+    "resume",
 ];
 
 /// Settings of the encoder.
@@ -97,6 +101,10 @@ pub(super) fn of_aggregate(given: &Given) -> Result<(), SettingsError> {
             "fail_on_drift",
             "aggregate continues no run, so that there are no nights to hold it against; see score --continue",
         ),
+        Some(name @ ("buckets" | "resume")) => refuse(
+            name,
+            "aggregate makes a run in one piece, so this has no effect; leave it out",
+        ),
         Some(name) => refuse(name, "aggregate reads no texts, so this has no effect"),
     }
 }
@@ -109,6 +117,20 @@ pub(super) fn of_no_night(given: &Given, why: &str) -> Result<(), SettingsError>
     match given.has("fail_on_drift") {
         true => refuse("fail_on_drift", why),
         false => Ok(()),
+    }
+}
+
+/// Refuses what is about the directory of a run where none is made.
+///
+/// # Errors
+/// Naming the flag.
+pub(super) fn of_no_run(given: &Given) -> Result<(), SettingsError> {
+    match ["buckets", "resume"].iter().find(|name| given.has(name)) {
+        None => Ok(()),
+        Some(name) => refuse(
+            name,
+            "a plan makes no run, so this has no effect; leave it out",
+        ),
     }
 }
 

@@ -32,6 +32,7 @@ pub(super) fn run(mut args: PlanArgs, config: Option<&Path>) -> Result<Outcome, 
     let mut job = Job::of(args.settings.given.clone().complete(config)?)?;
     let why = "a plan makes no run, so that there is nothing to hold against earlier nights; leave it out";
     idle_flags::of_no_night(&args.settings.given, why)?;
+    idle_flags::of_no_run(&args.settings.given)?;
     let inputs = brought(args.paths, &mut job)?;
     // A plan makes no run directory.
     let request = ScoreRequest {

@@ -57,6 +57,11 @@ pub(super) fn run(mut args: ScoreArgs, config: Option<&Path>) -> Result<Outcome,
     }
     let page = (!args.no_report).then_some(crate::report::html as PageWriter);
     let inputs = brought(args.paths, &mut job)?;
+    if job.resume && out.to_str().is_some_and(|out| out.contains("://")) {
+        return Err("--resume: a run for a bucket of another machine leaves nothing behind that could be gone on with; name a local --out, \
+                    and copy it there"
+            .into());
+    }
     let place = destination(out, &job, &inputs)?;
     let request = ScoreRequest {
         overwrite: job.overwrite,

@@ -114,7 +114,7 @@ impl CarriedFile {
 }
 
 /// BLAKE3 of the first and last bytes of the first `length` bytes of a file.
-fn ends(path: &Path, length: u64) -> std::io::Result<String> {
+pub(super) fn ends(path: &Path, length: u64) -> std::io::Result<String> {
     let mut file = File::open(path)?;
     let mut hasher = blake3::Hasher::new();
     for from in [0, length.saturating_sub(END)] {

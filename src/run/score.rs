@@ -12,7 +12,7 @@ use super::making::{Making, making, set_aside};
 use super::signals_file::GivenSignals;
 use super::{EngineRequest, PageWriter, Retry, load_service, page, worst};
 use crate::embed::{EmbeddingCounts, EmbeddingService};
-use crate::job::RequestRecord;
+use crate::job::{RequestRecord, whole_path};
 use crate::metric::{ALL, CONVERSATION, Rules};
 use crate::output::{Distributions, RunDirectory, RunError, manifest};
 use crate::run::inputs::inputs;
@@ -270,6 +270,7 @@ fn make(
     }
     let asked = Asked {
         record: &record,
+        files: &files,
         rules,
         model: service.as_deref(),
         continues: night.as_ref().map(|night| json!(night.continues)),
@@ -437,6 +438,8 @@ fn buckets(request: &ScoreRequest, source: &TraceSource, night: Option<&Night>) 
 /// What a run is asked, as far as it decides what its tables hold.
 struct Asked<'a> {
     record: &'a RequestRecord,
+    /// The files of the traces.
+    files: &'a [SourceFile],
     rules: &'a Rules,
     model: Option<&'a EmbeddingService>,
     continues: Option<Value>,
@@ -459,6 +462,14 @@ impl Asked<'_> {
     fn json(&self, buckets: Buckets) -> Value {
         let mut record = self.record.clone();
         record.report = false;
+        for path in self.files.iter().flat_map(SourceFile::given) {
+            let origin = whole_path(path);
+            let mut known = record.files.iter_mut();
+            // Of what is fetched each time, the time of the copy tells nothing.
+            if let Some(file) = known.find(|file| file.path == origin && origin.contains("://")) {
+                file.modified = carried::ends(path, file.bytes).unwrap_or_default();
+            }
+        }
         record
             .settings
             .retain(|name, _| !Self::IDLE.contains(&name.as_str()));
