@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{AsArray, RecordBatch};
+use arrow::compute::BatchCoalescer;
 use arrow::datatypes::{SchemaRef, UInt32Type};
 use datafusion::common::internal_err;
 use datafusion::error::{DataFusionError, Result};
@@ -17,6 +18,9 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::bucket_order::{BUCKET, session_order};
 
+/// Rows of a batch of a bucket, but for its last: where batches end decides the bytes of files, and must not depend on the
+/// buckets that share a stream.
+const ROWS: usize = 2048;
 /// Batches that wait between a stream and whoever scores a bucket of it.
 const WAITING: usize = 2;
 
@@ -86,6 +90,7 @@ impl Unfinished {
 
     /// Hands on the rows of a bucket, which are next, while somebody takes them.
     async fn feed(&mut self, bucket: u32, to: Sender<RecordBatch>) -> Result<()> {
+        let mut equal = BatchCoalescer::new(self.rows.schema(), ROWS);
         while self.bucket().await? == Some(bucket) {
             let Some(batch) = self.next.take() else {
                 break;
@@ -94,11 +99,24 @@ impl Unfinished {
             if rows < batch.num_rows() {
                 self.next = Some(batch.slice(rows, batch.num_rows() - rows));
             }
-            if to.send(batch.slice(0, rows)).await.is_err() {
-                break;
+            equal.push_batch(batch.slice(0, rows))?;
+            if !Self::hand_on(&mut equal, &to).await {
+                return Ok(());
             }
         }
+        equal.finish_buffered_batch()?;
+        Self::hand_on(&mut equal, &to).await;
         Ok(())
+    }
+
+    /// Hands on what is complete. Whether somebody takes it.
+    async fn hand_on(batches: &mut BatchCoalescer, to: &Sender<RecordBatch>) -> bool {
+        while let Some(batch) = batches.next_completed_batch() {
+            if to.send(batch).await.is_err() {
+                return false;
+            }
+        }
+        true
     }
 }
 

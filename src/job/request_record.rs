@@ -30,7 +30,7 @@ pub struct RequestRecord {
     /// What else there is to judging tables of turns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tables: Option<TablesRecord>,
-    /// Other files that decide its scores: given signals, the configuration of the judge.
+    /// Other files that decide its scores: given signals, the configuration of the judge, the mapping.
     pub beside: Vec<RecordedFile>,
 }
 
@@ -97,7 +97,7 @@ impl RequestRecord {
     /// Notes the files that a run reads its traces, or turns, from, and those beside them that decide its scores.
     pub fn note_files(&mut self, files: &[SourceFile]) {
         self.files = recorded(files);
-        self.beside = ["signals", "judge_config"]
+        self.beside = ["signals", "judge_config", "mapping"]
             .iter()
             .filter_map(|key| self.settings.get(*key)?.as_str())
             .filter_map(|path| RecordedFile::of(Path::new(path)))

@@ -62,13 +62,16 @@ fn write_counts(out: &mut String, s: &Summary) -> std::fmt::Result {
         grouped(s.quarantined)
     )?;
     if let Some(buckets) = &s.buckets {
-        let resumed = match buckets.resumed {
+        let mut resumed = match buckets.resumed {
             0 => String::new(),
-            resumed => format!(
-                "; {} finished before the run was broken off, whose texts are not counted here",
-                grouped(resumed)
+            count => format!(
+                "; {} finished before the run was broken off",
+                grouped(count)
             ),
         };
+        if buckets.texts_left_out {
+            resumed.push_str(", whose texts are not counted here");
+        }
         writeln!(out, "{} buckets{resumed}", grouped(buckets.count.into()))?;
     }
     if let Some(continued) = &s.continued {

@@ -271,6 +271,7 @@ fn make(
     let asked = Asked {
         record: &record,
         files: &files,
+        work: &run.work(),
         rules,
         model: service.as_deref(),
         continues: night.as_ref().map(|night| json!(night.continues)),
@@ -361,6 +362,7 @@ fn make(
     summary.buckets = (count != Buckets::ONE).then(|| BucketSummary {
         count: count.count(),
         resumed,
+        texts_left_out: resumed > 0 && !known.repeats,
     });
     summary.continued = night.as_ref().map(|night| night.summary.clone());
     opened
@@ -438,8 +440,10 @@ fn buckets(request: &ScoreRequest, source: &TraceSource, night: Option<&Night>) 
 /// What a run is asked, as far as it decides what its tables hold.
 struct Asked<'a> {
     record: &'a RequestRecord,
-    /// The files of the traces.
+    /// The files that are read, also those of earlier nights.
     files: &'a [SourceFile],
+    /// Where files are that the run made itself.
+    work: &'a Path,
     rules: &'a Rules,
     model: Option<&'a EmbeddingService>,
     continues: Option<Value>,
@@ -459,17 +463,22 @@ impl Asked<'_> {
         "buckets",
     ];
 
+    /// A file by its content, as far as a look at its ends tells.
+    fn file(&self, file: &SourceFile) -> Value {
+        let bytes = std::fs::metadata(&file.path).map_or(0, |of| of.len());
+        let path = match file.path.starts_with(self.work) {
+            true => None,
+            false => Some(whole_path(&file.path)),
+        };
+        let ends = carried::ends(&file.path, bytes).unwrap_or_default();
+        json!({ "path": path, "bytes": bytes, "ends": ends })
+    }
+
     fn json(&self, buckets: Buckets) -> Value {
         let mut record = self.record.clone();
         record.report = false;
-        for path in self.files.iter().flat_map(SourceFile::given) {
-            let origin = whole_path(path);
-            let mut known = record.files.iter_mut();
-            // Of what is fetched each time, the time of the copy tells nothing.
-            if let Some(file) = known.find(|file| file.path == origin && origin.contains("://")) {
-                file.modified = carried::ends(path, file.bytes).unwrap_or_default();
-            }
-        }
+        // What is fetched each time is known by its content.
+        record.files.retain(|file| !file.path.contains("://"));
         record
             .settings
             .retain(|name, _| !Self::IDLE.contains(&name.as_str()));
@@ -477,6 +486,7 @@ impl Asked<'_> {
             "nightmill": env!("CARGO_PKG_VERSION"),
             "buckets": buckets.count(),
             "request": record,
+            "files": self.files.iter().map(|file| self.file(file)).collect::<Vec<_>>(),
             "rules": manifest::rules_of(self.rules),
             "model": self.model.map(|service| manifest::model(service, None)),
             "continues": self.continues,

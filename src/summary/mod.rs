@@ -103,8 +103,10 @@ pub struct Summary {
 pub struct BucketSummary {
     /// How many there are, with and without sessions.
     pub count: u32,
-    /// Those that were finished when the run was broken off before: their texts are not counted.
+    /// Those that were finished when the run was broken off before.
     pub resumed: u64,
+    /// Whether their texts are left out of the counts of texts.
+    pub texts_left_out: bool,
 }
 
 /// What a night took over from the nights before it.

@@ -55,7 +55,8 @@ fn bytes(run: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 fn write(folder: &Path, all: &[Trace]) -> Vec<PathBuf> {
     let file = folder.join("traces.parquet");
     let rows: Vec<TraceRow<'_>> = all.iter().map(Trace::row).collect();
-    write_parquet(&file, &[traces(&rows)], 7);
+    let group = if all.len() < 1000 { 7 } else { 5000 };
+    write_parquet(&file, &[traces(&rows)], group);
     vec![file]
 }
 
@@ -109,6 +110,39 @@ fn some(folder: &Path) -> Vec<PathBuf> {
         })
         .collect();
     write(folder, &all)
+}
+
+#[test]
+fn the_bytes_of_a_bucket_do_not_depend_on_what_shares_its_stream() {
+    let folder = tempfile::tempdir().unwrap();
+    let texts = [
+        "where is my parcel",
+        "it is late",
+        "a refund please",
+        "on its way",
+    ];
+    let all: Vec<Trace> = (0..30_000usize)
+        .map(|n| Trace {
+            id: format!("{n:032x}"),
+            session: (n % 11 != 0).then(|| format!("session {}", n * 7919 % 4001)),
+            seconds: (n % 977) as i64,
+            input: Some(texts[n % 4].into()),
+            output: Some(texts[(n / 3) % 4].into()),
+        })
+        .collect();
+    let files = write(folder.path(), &all);
+    let run = |threads: &'static str| {
+        let out = folder.path().join(threads);
+        scored(
+            &files,
+            &out,
+            None,
+            &["--buckets", "7", "--threads", threads],
+        );
+        bytes(&out)
+    };
+    let one = run("1");
+    assert!(one == run("2") && one == run("3"));
 }
 
 #[test]

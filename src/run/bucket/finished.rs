@@ -61,13 +61,19 @@ impl FinishedBuckets {
             folder,
         };
         let request = opened.folder.join(REQUEST);
-        if let Ok(text) = fs::read(&request) {
-            let before: Value = serde_json::from_slice(&text).unwrap_or_default();
-            if let Some(what) = difference(&before, asked) {
-                return Err(RunError::Request(format!(
-                    "--resume: the run that was broken off was asked something else ({what}); ask the same, or leave out --resume \
-                     to start anew"
-                )));
+        match fs::read(&request)
+            .ok()
+            .and_then(|text| serde_json::from_slice(&text).ok())
+        {
+            // Nobody knows what markers without it are of.
+            None => opened.remove_all()?,
+            Some(before) => {
+                if let Some(what) = difference(&before, asked) {
+                    return Err(RunError::Request(format!(
+                        "--resume: the run that was broken off was asked something else ({what}); ask the same, or leave out \
+                         --resume to start anew"
+                    )));
+                }
             }
         }
         let mut found = BTreeMap::new();
@@ -230,11 +236,20 @@ mod tests {
             .filter_map(|p| bucket_of(p))
             .collect();
         assert_eq!(left, [0, 0, 0]);
+        let asked_before = fs::read(finished.folder.join(REQUEST)).unwrap();
         let other = json!({ "rules": { "window": 5 }, "buckets": 4 });
         let error = FinishedBuckets::open(&run, four, &other)
             .unwrap_err()
             .to_string();
         assert!(error.contains("rules: window: 3 then, 5 now"), "{error}");
         assert_eq!(finished.files().len(), 3);
+        assert_eq!(
+            fs::read(finished.folder.join(REQUEST)).unwrap(),
+            asked_before
+        );
+        // Nobody knows what they are of.
+        fs::remove_file(finished.folder.join(REQUEST)).unwrap();
+        let (_, found) = FinishedBuckets::open(&run, four, &asked).unwrap();
+        assert!(found.is_empty() && finished.files().is_empty());
     }
 }
