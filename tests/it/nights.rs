@@ -234,7 +234,7 @@ proptest! {
 }
 
 /// Three nights of one session and some others.
-fn three_nights(folder: &Path) -> Vec<PathBuf> {
+pub fn three_nights(folder: &Path) -> Vec<PathBuf> {
     let at = |night: usize| folder.join(format!("night-{night}.parquet"));
     let nights: [&[TraceRow<'_>]; 3] = [
         &[

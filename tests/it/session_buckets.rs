@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use serde_json::Value;
 
-use crate::nights::{Trace, rows, scored, some_traces};
+use crate::nights::{Trace, rows, scored, some_traces, three_nights};
 use crate::support::{
     TraceRow, entries_but_records, nightmill, program, read_parquet, summary, traces, write_parquet,
 };
@@ -215,6 +215,27 @@ mod broken_off {
         !status.success()
     }
 
+    /// Kills a run when it has finished a bucket, and returns at which call that was.
+    fn break_off(library: &Path, command: impl Fn() -> Command, runs: &Path) -> usize {
+        let is_marker = |path: &Path| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            let bucket = name.and_then(|name| name.strip_suffix(".json"));
+            let in_work = path
+                .parent()
+                .is_some_and(|folder| folder.ends_with("work/buckets"));
+            in_work && bucket.is_some_and(|bucket| bucket.parse::<u32>().is_ok())
+        };
+        let at = (1..).step_by(5).find(|at| {
+            assert!(
+                kill(library, command(), *at),
+                "no bucket was finished before the run was"
+            );
+            let mut entries = walkdir::WalkDir::new(runs).into_iter().flatten();
+            entries.any(|entry| is_marker(entry.path()))
+        });
+        at.unwrap()
+    }
+
     fn leftovers(folder: &Path) -> usize {
         let names = entries_but_records(folder);
         names.iter().filter(|name| name.contains("partial")).count()
@@ -288,15 +309,8 @@ mod broken_off {
             let all = [&["--buckets", "4"][..], more].concat();
             score(&files, &run, &all).output().unwrap()
         };
-        let killed = (1..).step_by(5).find(|at| {
-            kill(&library, score(&files, &run, &["--buckets", "4"]), *at);
-            let markers = walkdir::WalkDir::new(&runs).into_iter().flatten();
-            markers
-                .filter(|e| e.path().to_string_lossy().ends_with("buckets/00001.json"))
-                .count()
-                > 0
-        });
-        assert!(killed.is_some() && !run.exists());
+        let killed = break_off(&library, || score(&files, &run, &["--buckets", "4"]), &runs);
+        assert!(!run.exists());
         // Another run in the same folder leaves it alone.
         assert!(
             score(&files, &runs.join("other"), &[])
@@ -323,15 +337,58 @@ mod broken_off {
         assert_eq!(leftovers(&runs), 0);
         std::fs::remove_dir_all(&run).unwrap();
         // Without --resume a run begins anew, and nothing of the earlier one stays.
-        kill(
-            &library,
-            score(&files, &run, &["--buckets", "4"]),
-            killed.unwrap(),
-        );
+        kill(&library, score(&files, &run, &["--buckets", "4"]), killed);
         let anew = with(&[]);
         assert!(anew.status.success(), "{anew:?}");
         assert_eq!(summary(&run)["buckets"]["resumed"], 0);
         assert_eq!(leftovers(&runs), 0);
+    }
+
+    #[test]
+    fn what_decides_scores_must_be_what_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = killer(folder.path());
+        let runs = folder.path().join("runs");
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        // A mapping.
+        let (lines, mapping) = (path("house.jsonl"), path("house.toml"));
+        let house = std::fs::read_to_string("datasets/formats/house.jsonl").unwrap();
+        let more: String = (0..8)
+            .map(|n| house.replace("talk-", &format!("talk-{n}-")))
+            .collect();
+        std::fs::write(&lines, more).unwrap();
+        let rules = std::fs::read_to_string("datasets/formats/house.toml").unwrap();
+        std::fs::write(&mapping, &rules).unwrap();
+        let house = || {
+            let more = ["--mapping", &mapping, "--buckets", "9", "--resume"];
+            score(&[PathBuf::from(&lines)], &runs.join("house"), &more)
+        };
+        break_off(&library, house, &runs);
+        std::fs::write(&mapping, format!("{rules}\n# edited\n")).unwrap();
+        let refused = |output: std::process::Output| {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(
+                output.status.code() == Some(2) && said.contains("asked something else"),
+                "{said}"
+            );
+        };
+        refused(house().output().unwrap());
+        // A file of an earlier night.
+        let files = three_nights(folder.path());
+        let nights = folder.path().join("nights");
+        scored(&files[..2], &nights.join("n0"), None, &["--buckets", "9"]);
+        let night = || {
+            let first = nights.join("n0").display().to_string();
+            score(
+                &files[2..],
+                &nights.join("n1"),
+                &["--continue", &first, "--resume"],
+            )
+        };
+        break_off(&library, night, &nights);
+        std::fs::remove_file(&files[0]).unwrap();
+        refused(night().output().unwrap());
+        assert_eq!((leftovers(&runs), leftovers(&nights)), (1, 1));
     }
 
     #[test]
@@ -346,21 +403,8 @@ mod broken_off {
                 .unwrap()
                 .success()
         );
-        for at in (1..).step_by(5) {
-            kill(
-                &library,
-                score(&files, &runs.join("night"), &["--buckets", "4"]),
-                at,
-            );
-            let markers = walkdir::WalkDir::new(&runs).into_iter().flatten();
-            if markers
-                .filter(|e| e.path().to_string_lossy().ends_with("buckets/00001.json"))
-                .count()
-                > 0
-            {
-                break;
-            }
-        }
+        let night = || score(&files, &runs.join("night"), &["--buckets", "4"]);
+        break_off(&library, night, &runs);
         assert_eq!(leftovers(&runs), 1);
         let ids = folder.path().join("ids");
         std::fs::write(&ids, "t3\n").unwrap();
