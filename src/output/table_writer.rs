@@ -6,8 +6,7 @@
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::SyncSender;
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -190,27 +189,31 @@ impl TableWriter {
 pub(crate) struct TableThread {
     name: &'static str,
     sender: Option<SyncSender<RecordBatch>>,
-    thread: Option<JoinHandle<Result<u64, RunError>>>,
+    ended: Option<Receiver<Result<u64, RunError>>>,
 }
 
 impl TableThread {
     /// Hands a table over to a thread. Its name is for people.
     pub fn start(mut table: TableWriter, name: &'static str) -> Result<Self, RunError> {
-        let (sender, receiver) = std::sync::mpsc::sync_channel::<RecordBatch>(4);
-        let thread = std::thread::Builder::new()
-            .name(format!("write-{name}"))
-            .spawn(move || {
-                while let Ok(batch) = receiver.recv() {
-                    table.write(&batch)?;
-                }
-                table.finish()
-            });
-        let thread = thread
-            .map_err(|e| RunError::Plan(format!("a writing thread could not be started: {e}")))?;
+        let (sender, receiver) = sync_channel::<RecordBatch>(4);
+        let (end, ended) = sync_channel(1);
+        let write = move || {
+            let mut written = Ok(());
+            while written.is_ok()
+                && let Ok(batch) = receiver.recv()
+            {
+                written = table.write(&batch);
+            }
+            // Whoever is told of a failure finds nobody listening before.
+            drop(receiver);
+            // Nobody waits for the end of a table that is given up.
+            let _ = end.send(written.and_then(|()| table.finish()));
+        };
+        on_thread(&format!("write-{name}"), write)?;
         Ok(Self {
             name,
             sender: Some(sender),
-            thread: Some(thread),
+            ended: Some(ended),
         })
     }
 
@@ -231,7 +234,7 @@ impl TableThread {
 
     fn end(&mut self) -> Result<u64, RunError> {
         self.sender = None;
-        let ended = self.thread.take().map(JoinHandle::join);
+        let ended = self.ended.take().map(|ended| ended.recv());
         let failed = || RunError::Plan(format!("the thread that writes `{}` failed", self.name));
         match ended {
             Some(Ok(result)) => result,
@@ -244,11 +247,28 @@ impl Drop for TableThread {
     /// Nobody writes into a folder any more when it is removed.
     fn drop(&mut self) {
         self.sender = None;
-        if let Some(thread) = self.thread.take() {
+        if let Some(ended) = self.ended.take() {
             // What it failed with, if it did, comes after what made the run end.
-            let _ = thread.join();
+            let _ = ended.recv();
         }
     }
+}
+
+/// Does something on a thread beside this one: of the runtime, if there is one, which uses its threads again. Memory that a
+/// thread has freed stays with it: with a new one for each table of each bucket, memory would grow with their number.
+pub(crate) fn on_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), RunError> {
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) => drop(runtime.spawn_blocking(work)),
+        Err(_) => drop(
+            std::thread::Builder::new()
+                .name(name.to_owned())
+                .spawn(work)
+                .map_err(|e| {
+                    RunError::Plan(format!("a writing thread could not be started: {e}"))
+                })?,
+        ),
+    }
+    Ok(())
 }
 
 /// Closes a file for good: its last bytes are written and on the disk, or this says why not.

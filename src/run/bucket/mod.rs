@@ -75,16 +75,13 @@ where
     // At most a few batches wait.
     let (sender, receiver) = sync_channel::<RecordBatch>(4);
     let of_traces = Arc::clone(job);
-    let writer = std::thread::Builder::new()
-        .name("trace-rows".into())
-        .spawn(move || {
-            let mut rows = TraceRows::of(&of_traces);
-            while let Ok(batch) = receiver.recv() {
-                traces.write(rows.make(&batch)?)?;
-            }
-            Ok::<_, RunError>((rows.counts, traces))
-        })
-        .map_err(|e| RunError::Plan(format!("a writing thread could not be started: {e}")))?;
+    let writer = tokio::task::spawn_blocking(move || {
+        let mut rows = TraceRows::of(&of_traces);
+        while let Ok(batch) = receiver.recv() {
+            traces.write(rows.make(&batch)?)?;
+        }
+        Ok::<_, RunError>((rows.counts, traces))
+    });
     let tap = Arc::new(Tap::new(rows, move |batch| {
         // The writer only stops listening when it has failed; its own error is the one to report.
         let stopped = |_| external(RunError::Plan("trace rows can't be written".into()));
@@ -105,7 +102,7 @@ where
     };
     // The channel's sending end goes, and the writer comes to its end.
     tap.close();
-    let written = tokio::task::block_in_place(|| writer.join());
+    let written = writer.await;
     let written =
         written.map_err(|_| RunError::Plan("the writer of trace rows panicked".into()))?;
     let (trace_counts, traces) = written?;
