@@ -176,6 +176,7 @@ impl RunDirectory {
             return Self::create(target, overwrite, inputs);
         };
         leftovers::clean(&path)?;
+        leftovers::remove_leftovers(&parent_of(target), None);
         tracing::info!(path = %path.display(), "going on with a run that was broken off");
         Ok(Self {
             target: target.to_owned(),

@@ -256,7 +256,7 @@ impl Drop for TableThread {
 
 /// Does something on a thread beside this one: of the runtime, if there is one, which uses its threads again. Memory that a
 /// thread has freed stays with it: with a new one for each table of each bucket, memory would grow with their number.
-pub(crate) fn on_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), RunError> {
+fn on_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), RunError> {
     match tokio::runtime::Handle::try_current() {
         Ok(runtime) => drop(runtime.spawn_blocking(work)),
         Err(_) => drop(

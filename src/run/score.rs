@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::bucket::{BucketCounts, RunBuckets, SessionCounts, TraceCounts};
+use super::bucket::{self, Asked, BucketCounts, RunBuckets, SessionCounts, TraceCounts};
 use super::engine::runtime;
 use super::making::{Making, making, set_aside};
 use super::signals_file::GivenSignals;
 use super::{EngineRequest, PageWriter, Retry, load_service, page, worst};
 use crate::embed::{EmbeddingCounts, EmbeddingService};
-use crate::job::{RequestRecord, whole_path};
+use crate::job::RequestRecord;
 use crate::metric::{ALL, CONVERSATION, Rules};
 use crate::output::{Distributions, RunDirectory, RunError, manifest};
 use crate::run::inputs::inputs;
@@ -276,7 +276,7 @@ fn make(
         model: service.as_deref(),
         continues: night.as_ref().map(|night| json!(night.continues)),
     };
-    let count = buckets(request, &source, night.as_ref());
+    let count = bucket::buckets(request, &source, night.as_ref());
     let buckets = RunBuckets::open(&run, count, &asked.json(count), judge.is_some())?;
     let resumed = buckets.done_before.len() as u64;
     let passes = Passes {
@@ -420,78 +420,6 @@ fn make(
         added.push(page::REPORT);
     }
     making.finish_described(run, summary, &added)
-}
-
-/// In how many buckets a run is scored.
-fn buckets(request: &ScoreRequest, source: &TraceSource, night: Option<&Night>) -> Buckets {
-    let chosen = request.buckets.or_else(|| night.map(Night::buckets));
-    chosen.unwrap_or_else(|| {
-        // Rows of JSON Lines are not counted beforehand: they are taken for a kilobyte each.
-        let bytes = || {
-            let sizes = source
-                .files()
-                .flat_map(|file| std::fs::metadata(&file.path));
-            sizes.map(|of| of.len()).sum::<u64>()
-        };
-        Buckets::for_rows(source.rows_expected().unwrap_or_else(|| bytes() / 1024))
-    })
-}
-
-/// What a run is asked, as far as it decides what its tables hold.
-struct Asked<'a> {
-    record: &'a RequestRecord,
-    /// The files that are read, also those of earlier nights.
-    files: &'a [SourceFile],
-    /// Where files are that the run made itself.
-    work: &'a Path,
-    rules: &'a Rules,
-    model: Option<&'a EmbeddingService>,
-    continues: Option<Value>,
-}
-
-impl Asked<'_> {
-    /// Settings that decide no score.
-    const IDLE: [&'static str; 9] = [
-        "threads",
-        "memory_limit",
-        "overwrite",
-        "json",
-        "cache",
-        "cache_size",
-        "no_cache",
-        "resume",
-        "buckets",
-    ];
-
-    /// A file by its content, as far as a look at its ends tells.
-    fn file(&self, file: &SourceFile) -> Value {
-        let bytes = std::fs::metadata(&file.path).map_or(0, |of| of.len());
-        let path = match file.path.starts_with(self.work) {
-            true => None,
-            false => Some(whole_path(&file.path)),
-        };
-        let ends = carried::ends(&file.path, bytes).unwrap_or_default();
-        json!({ "path": path, "bytes": bytes, "ends": ends })
-    }
-
-    fn json(&self, buckets: Buckets) -> Value {
-        let mut record = self.record.clone();
-        record.report = false;
-        // What is fetched each time is known by its content.
-        record.files.retain(|file| !file.path.contains("://"));
-        record
-            .settings
-            .retain(|name, _| !Self::IDLE.contains(&name.as_str()));
-        json!({
-            "nightmill": env!("CARGO_PKG_VERSION"),
-            "buckets": buckets.count(),
-            "request": record,
-            "files": self.files.iter().map(|file| self.file(file)).collect::<Vec<_>>(),
-            "rules": manifest::rules_of(self.rules),
-            "model": self.model.map(|service| manifest::model(service, None)),
-            "continues": self.continues,
-        })
-    }
 }
 
 /// Whether there is a row to score.

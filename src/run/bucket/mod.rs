@@ -1,6 +1,7 @@
 //! Scoring the sessions of a bucket: from scored traces to the rows of all tables, and what they come to. A run in one piece
 //! is one bucket.
 
+mod asked;
 mod counts;
 mod finished;
 mod of_run;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 use arrow::array::RecordBatch;
+pub(super) use asked::{Asked, buckets};
 pub(super) use counts::{BucketCounts, SessionCounts, TraceCounts, WorstAt};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
