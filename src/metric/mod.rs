@@ -21,6 +21,7 @@ mod plan_adherence;
 mod plan_quality;
 mod registry;
 mod rules;
+pub mod session_signal;
 mod shared_stages;
 mod signals;
 pub mod spans;

@@ -1,5 +1,6 @@
 //! What a run came to, as plain figures: runs fill them in, reports show them.
 
+mod attention;
 mod judging;
 mod page;
 
@@ -11,6 +12,7 @@ use crate::conversation::ConversationSummary;
 use crate::output::{FailureSummary, GateResult, MetricSummary, QuarantineSummary, WorstSession};
 use crate::text::TextMode;
 
+pub use attention::{AttentionPart, AttentionSession, AttentionSummary};
 pub use judging::{CapUse, JudgeSummary, JudgedMetricSummary};
 pub use page::{PageFacts, ShownSession};
 pub(crate) use page::{ShownLoop, ShownTrace};
@@ -40,6 +42,9 @@ pub struct Summary {
     /// The buckets of its sessions, if they are in several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buckets: Option<BucketSummary>,
+    /// The order of its sessions for the morning, where their signals were computed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attention: Option<AttentionSummary>,
     /// Rows merged into another row of the same trace id.
     pub merged_duplicates: u64,
     /// Rows set aside.
