@@ -143,6 +143,7 @@ fn source(path: &Path) -> Arc<TraceSource> {
         compared: false,
         spans: false,
         spans_required: false,
+        spans_strict: false,
         output_digest: false,
         session_required: true,
         signals: Vec::new(),
@@ -206,6 +207,7 @@ fn plan(
                 consistency: true,
                 expected: Vec::new(),
                 span_signals: Vec::new(),
+                session_signals: false,
             };
             let frame = plan
                 .sessions(&context, Arc::new(Tap::new(scored, |_| Ok(()))))

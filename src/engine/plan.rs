@@ -60,14 +60,26 @@ pub struct Digests {
     pub output: bool,
     /// `stuck_record`: what the session so far says of a trace.
     pub of_sessions: bool,
+    /// `input_facts` and `output_facts`: what signals of sessions need to know of texts.
+    pub said: bool,
 }
 
 impl Digests {
-    /// Those that traces come with.
-    fn read(self) -> impl Iterator<Item = &'static str> {
-        let all = [(self.spans, "span_digest"), (self.output, "output_digest")];
+    /// Those of traces, and how they are made of the columns that traces come with.
+    fn made(self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let all = [
+            (self.spans, "span_digest", "span_digest"),
+            (self.output, "output_digest", "output_digest"),
+            (self.said, "input_facts", "input_facts(input)"),
+            (self.said, "output_facts", "output_facts(output)"),
+        ];
         all.into_iter()
-            .filter_map(|(wanted, name)| wanted.then_some(name))
+            .filter_map(|(wanted, name, made)| wanted.then_some((name, made)))
+    }
+
+    /// Their names.
+    fn names(self) -> impl Iterator<Item = &'static str> {
+        self.made().map(|(name, _)| name)
     }
 }
 
@@ -362,8 +374,12 @@ impl ScorePlan {
         };
         let digests: String = self
             .digests
-            .read()
+            .names()
             .map(|name| format!(", {name}"))
+            .collect();
+        let made = self.digests.made();
+        let made: String = made
+            .map(|(name, how)| format!(", {how} AS {name}"))
             .collect();
         // Of merged rows it is known later where they belong.
         let not_done = match self.merge_repeated {
@@ -371,7 +387,7 @@ impl ScorePlan {
             true => String::new(),
         };
         let mut sql = format!(
-            "WITH embedded AS (SELECT position, trace_id, {columns}, {input} AS input_text, {output} AS output_text{compared}{digests} FROM traces{not_done})"
+            "WITH embedded AS (SELECT position, trace_id, {columns}, {input} AS input_text, {output} AS output_text{compared}{made} FROM traces{not_done})"
         );
         let mut from = "embedded";
         let mut places = "position AS input_position, position AS output_position";
@@ -391,7 +407,7 @@ impl ScorePlan {
             if record.is_some() {
                 columns.extend([("actual", ReplacesIfThere), ("expected", ReplacesIfThere)]);
             }
-            columns.extend(self.digests.read().map(|name| (name, ReplacesIfThere)));
+            columns.extend(self.digests.names().map(|name| (name, ReplacesIfThere)));
             let rows = merged(
                 "embedded",
                 &columns,
@@ -455,7 +471,7 @@ impl ScorePlan {
         let carried = self.carried();
         let digests: String = self
             .digests
-            .read()
+            .names()
             .map(|name| format!(", {name}"))
             .collect();
         let coherence = match self.coherence {

@@ -20,11 +20,13 @@ pub struct SessionPlan {
     pub expected: Vec<String>,
     /// Signals of spans, which the traces have columns for.
     pub span_signals: Vec<&'static str>,
+    /// Fold what was said and done into the signals of sessions.
+    pub session_signals: bool,
 }
 
 impl SessionPlan {
     /// One row a session, in their order: `session_id`, `project_id`, `traces`, `missing_signals`, `first_started_at`,
-    /// `last_started_at`, `agent_reliability`, `agent_consistency` (structs or null).
+    /// `last_started_at`, `agent_reliability`, `agent_consistency` (structs or null), `session_facts` (bytes or null).
     ///
     /// `traces` has the columns of scored traces in session order.
     ///
@@ -63,6 +65,10 @@ impl SessionPlan {
             }
             false => "NULL".to_owned(),
         };
+        let facts = match self.session_signals {
+            true => "session_facts(input_facts, output_facts, span_digest)",
+            false => "NULL",
+        };
         let missing: Vec<String> = self
             .expected
             .iter()
@@ -74,7 +80,7 @@ impl SessionPlan {
         };
         let sql = format!(
             "SELECT session_id, project_id, count(*) AS traces, {missing} AS missing_signals, min(started_at) AS first_started_at, \
-               max(started_at) AS last_started_at, {} AS agent_reliability, {} AS agent_consistency \
+               max(started_at) AS last_started_at, {} AS agent_reliability, {} AS agent_consistency, {facts} AS session_facts \
              FROM scored WHERE session_id IS NOT NULL GROUP BY session_id, project_id \
              ORDER BY session_id ASC NULLS LAST, project_id ASC NULLS LAST",
             metric(self.reliability, "agent_reliability"),

@@ -6,6 +6,7 @@
 pub mod agent_consistency;
 pub mod agent_reliability;
 mod argument_correctness;
+pub mod attention;
 pub mod checked;
 pub mod coherence;
 pub mod compared;

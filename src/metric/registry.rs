@@ -37,10 +37,12 @@ pub enum Method {
     Spans,
     /// A number of the spans as it is: no score.
     Measure,
+    /// An order of sessions by their signals: no score.
+    Signals,
 }
 
 impl Method {
-    /// `embedding`, `aggregate`, `judge`, `comparison`, `spans` or `measure`.
+    /// `embedding`, `aggregate`, `judge`, `comparison`, `spans`, `measure` or `signals`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Embedding => "embedding",
@@ -49,6 +51,7 @@ impl Method {
             Self::Comparison => "comparison",
             Self::Spans => "spans",
             Self::Measure => "measure",
+            Self::Signals => "signals",
         }
     }
 }
@@ -126,7 +129,7 @@ impl MetricInfo {
 
     /// Whether it gives scores, which have a threshold; all but plain numbers do.
     pub fn has_scores(&self) -> bool {
-        self.method != Method::Measure
+        !matches!(self.method, Method::Measure | Method::Signals)
     }
 }
 
@@ -168,6 +171,7 @@ pub static ALL: &[&MetricInfo] = &[
     &super::spans::TOKENS,
     &super::agent_reliability::INFO,
     &super::agent_consistency::INFO,
+    &super::session_signal::INFO,
     &CONVERSATION_INFO,
 ];
 

@@ -68,7 +68,7 @@ impl Rules {
         self.asked().all(|m| {
             matches!(
                 m.method,
-                Method::Comparison | Method::Spans | Method::Measure
+                Method::Comparison | Method::Spans | Method::Measure | Method::Signals
             )
         })
     }
@@ -98,6 +98,12 @@ impl Rules {
     pub fn measures(&self) -> impl Iterator<Item = Measure> {
         let all = Measure::ALL.into_iter();
         all.filter(|measure| self.wants(measure.name()))
+    }
+
+    /// Whether any metric that is computed gives traces scores or numbers of their spans: then spans must be readable.
+    pub fn scores_spans(&self) -> bool {
+        let mut metrics = self.with_span_signals();
+        metrics.any(|m| m.inputs.contains(&"spans") && m.method != Method::Signals)
     }
 
     /// Whether any metric that is computed looks at spans.

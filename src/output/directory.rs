@@ -9,13 +9,14 @@ use crate::output::RunError;
 /// Written last: a directory without it is not finished.
 pub(crate) const MANIFEST: &str = "manifest.json";
 /// Everything that a run directory, or a folder of tables that is no run, may hold.
-const CONTENT: [&str; 19] = [
+const CONTENT: [&str; 20] = [
     LOCK,
     MANIFEST,
     "summary.json",
     "report.html",
     "traces",
     "sessions",
+    "attention",
     "scores",
     "quarantine",
     "carried",

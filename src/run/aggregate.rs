@@ -304,10 +304,11 @@ async fn execute(
         consistency: rules.wants("agent_consistency"),
         expected: signal_names(&of_spans),
         span_signals: of_spans,
+        session_signals: false,
     };
     let frame = plan.sessions(&context, Arc::new(tap)).await?;
     let mut rows = SessionRows::of(rules, None, None, 0);
-    let mut tables = SessionTables::create(&BucketPlace::of(run, Parts::OfAll), false)?;
+    let mut tables = SessionTables::create(&BucketPlace::of(run, Parts::OfAll), false, false)?;
     for_each_batch(frame, |batch| {
         let written = rows.make(&batch).and_then(|rows| tables.write(rows));
         written.map_err(crate::engine::external)

@@ -2,6 +2,7 @@
 
 mod aggregate;
 mod aggregated_traces;
+mod attention;
 mod bucket;
 mod carried;
 mod embed;

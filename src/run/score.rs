@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde_json::json;
 
+use super::attention::{self, AttentionModel};
 use super::bucket::{self, Asked, BucketCounts, RunBuckets, SessionCounts, TraceCounts};
 use super::engine::runtime;
 use super::making::{Making, making, set_aside};
@@ -13,6 +14,7 @@ use super::signals_file::GivenSignals;
 use super::{EngineRequest, PageWriter, Retry, load_service, page, worst};
 use crate::embed::{EmbeddingCounts, EmbeddingService};
 use crate::job::RequestRecord;
+use crate::metric::session_signal::ATTENTION;
 use crate::metric::{ALL, CONVERSATION, Rules};
 use crate::output::{Distributions, RunDirectory, RunError, manifest};
 use crate::run::inputs::inputs;
@@ -324,6 +326,10 @@ fn make(
     if let Some(conversations) = &conversations {
         conversations.scores.append(&run)?;
     }
+    let attention = match rules.wants(ATTENTION) {
+        true => Some(attention::order(&run, &AttentionModel::default())?),
+        false => None,
+    };
     if let Some(service) = &service {
         service.finish();
     }
@@ -359,6 +365,12 @@ fn make(
         )?
     };
     summary.input_notes.clone_from(&opened.notes);
+    summary.attention = attention;
+    if let count @ 1.. = source.unreadable_spans() {
+        summary.input_notes.push(format!(
+            "spans of {count} traces can't be read: signals of sessions go without them; --metrics spans says why"
+        ));
+    }
     summary.buckets = (count != Buckets::ONE).then(|| BucketSummary {
         count: count.count(),
         resumed,

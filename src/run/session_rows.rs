@@ -7,17 +7,21 @@ use arrow::array::{
     StringBuilder, StructArray, UInt32Builder,
 };
 use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema, SchemaRef, TimeUnit};
+use arrow::error::ArrowError;
 use serde_json::Value;
 
-use super::bucket::SessionCounts;
+use super::bucket::{SessionBatches, SessionCounts};
 use super::night::SessionsSoFar;
 use super::trace_rows::column;
+use crate::metric::session_signal::{
+    ATTENTION, SESSION_SIGNALS, SIGNAL_COUNT, SessionFacts, SessionSignal,
+};
 use crate::metric::{RISKS, Rules, SIGNALS, SPAN_SIGNALS, SignalWeights, round4};
 use crate::output::score_rows::{AUTOMATED, MadeBy, ModelLabel, NO_EVIDENCE, ScoreRow, ScoreRows};
 use crate::output::{RunError, Status, WorstSession, WorstStep};
 
-/// The columns of sessions; those of a night also say since when there is one.
-pub(super) fn sessions_schema(of_night: bool) -> SchemaRef {
+/// The columns of sessions; with their signals, where these are computed. Those of a night also say since when there is one.
+pub(super) fn sessions_schema(signals: bool, of_night: bool) -> SchemaRef {
     let time = |name| {
         Field::new(
             name,
@@ -44,6 +48,10 @@ pub(super) fn sessions_schema(of_night: bool) -> SchemaRef {
             true,
         ),
     ];
+    if signals {
+        let number = |signal: &SessionSignal| Field::new(signal.name, DataType::Float64, true);
+        fields.extend(SESSION_SIGNALS.iter().map(number));
+    }
     if of_night {
         fields.push(Field::new("first_run", DataType::Utf8, false));
         fields.push(Field::new("revision", DataType::UInt32, false));
@@ -76,19 +84,16 @@ impl<'j> SessionRows<'j> {
         }
     }
 
-    /// Rows of `sessions` and of `scores` for a batch of the plan.
+    /// Rows of tables for a batch of the plan.
     ///
     /// # Errors
     /// [`RunError::Plan`], if the plan's rows are not what they should be.
-    pub fn make(&mut self, batch: &RecordBatch) -> Result<(RecordBatch, RecordBatch), RunError> {
+    pub fn make(&mut self, batch: &RecordBatch) -> Result<SessionBatches, RunError> {
         self.convert(batch)
             .map_err(|e| RunError::Plan(format!("a result batch could not be built: {e}")))
     }
 
-    fn convert(
-        &mut self,
-        batch: &RecordBatch,
-    ) -> Result<(RecordBatch, RecordBatch), arrow::error::ArrowError> {
+    fn convert(&mut self, batch: &RecordBatch) -> Result<SessionBatches, ArrowError> {
         let column = |name| column(batch, name);
         let ids = column("session_id")?.as_string::<i32>();
         let projects = column("project_id")?.as_string::<i32>();
@@ -187,6 +192,11 @@ impl<'j> SessionRows<'j> {
             Arc::new(flagged_count.finish()),
             Arc::new(flagged_ids.finish()),
         ];
+        let signals = self.rules.wants(ATTENTION);
+        let facts = column("session_facts")?;
+        if signals {
+            columns.extend(signal_columns(facts)?);
+        }
         if let Some(so_far) = &self.so_far {
             let (mut first_runs, mut revisions) = (StringBuilder::new(), UInt32Builder::new());
             for row in 0..batch.num_rows() {
@@ -198,11 +208,48 @@ impl<'j> SessionRows<'j> {
             columns.push(Arc::new(first_runs.finish()));
             columns.push(Arc::new(revisions.finish()));
         }
-        Ok((
-            RecordBatch::try_new(sessions_schema(self.so_far.is_some()), columns)?,
-            rows.finish()?,
-        ))
+        let schema = sessions_schema(signals, self.so_far.is_some());
+        let facts = signals.then(|| {
+            let columns = vec![Arc::clone(facts)];
+            RecordBatch::try_new(facts_schema(), columns)
+        });
+        Ok(SessionBatches {
+            sessions: RecordBatch::try_new(schema, columns)?,
+            scores: rows.finish()?,
+            facts: facts.transpose()?,
+        })
     }
+}
+
+/// The columns of the table of facts.
+pub(super) fn facts_schema() -> SchemaRef {
+    let fields = vec![Field::new("session_facts", DataType::Binary, true)];
+    Arc::new(Schema::new(fields))
+}
+
+/// The signals of sessions, by their facts.
+fn signal_columns(facts: &ArrayRef) -> Result<Vec<ArrayRef>, ArrowError> {
+    let unreadable = || ArrowError::ParseError("unreadable facts of a session".into());
+    let cells = facts.as_binary_opt::<i32>().ok_or_else(unreadable)?;
+    let mut builders: [Float64Builder; SIGNAL_COUNT] =
+        std::array::from_fn(|_| Float64Builder::new());
+    for cell in cells {
+        let values = match cell {
+            Some(bytes) => {
+                SessionFacts::from_bytes(bytes)
+                    .ok_or_else(unreadable)?
+                    .values
+            }
+            None => [None; SIGNAL_COUNT],
+        };
+        for (builder, value) in builders.iter_mut().zip(values) {
+            builder.append_option(value);
+        }
+    }
+    let columns = builders
+        .iter_mut()
+        .map(|b| Arc::new(b.finish()) as ArrayRef);
+    Ok(columns.collect())
 }
 
 /// The riskiest step in the details of a reliability, and the signal that weighs most in it; the first of equal ones.

@@ -17,6 +17,7 @@ use crate::engine::{
 };
 use crate::judge::JudgeService;
 use crate::metric::compared::Comparing;
+use crate::metric::session_signal::ATTENTION;
 use crate::metric::spans::OfSpans;
 use crate::metric::{CONVERSATION, Rules, SIGNALS};
 use crate::output::score_rows::ModelLabel;
@@ -55,12 +56,13 @@ pub(super) fn columns(rules: &Rules, condition: Option<&str>) -> TraceColumns {
         names(condition, "loop_detection"),
     );
     TraceColumns {
-        input: rules.computes("coherence") || coherence,
+        input: rules.computes("coherence") || coherence || rules.wants(ATTENTION),
         // A document that is only compared is read as it is.
         output: rules.reads_output() || coherence || loops,
         compared: rules.compares(),
         spans: rules.reads_spans(),
         spans_required: rules.requires_spans(),
+        spans_strict: rules.scores_spans(),
         output_digest: rules.digests_output(),
         session_required: rules.wants("loop_detection")
             || rules.of_spans().any(OfSpans::is_of_sessions)
@@ -194,6 +196,7 @@ impl Passes<'_> {
                 spans: rules.reads_spans(),
                 output: rules.digests_output(),
                 of_sessions: rules.of_spans().any(OfSpans::is_of_sessions),
+                said: rules.wants(ATTENTION),
             },
             span_signals: rules.span_signals(),
             buckets: self.buckets.count,
@@ -418,6 +421,7 @@ impl Passes<'_> {
             consistency: rules.wants("agent_consistency"),
             expected: expected.map(str::to_owned).collect(),
             span_signals: rules.span_signals(),
+            session_signals: rules.wants(ATTENTION),
         }
     }
 }

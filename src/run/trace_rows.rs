@@ -115,7 +115,7 @@ impl<'j> TraceRows<'j> {
                 true => Vec::new(),
                 false => self.push_comparisons(&plan, row, trace, &mut scores, &mut details)?,
             };
-            if self.job.rules.reads_spans() {
+            if self.job.rules.scores_spans() {
                 self.counts.without_spans += u64::from(plan.span_digest(row).is_none());
             }
             let of_spans = self.of_spans.push(

@@ -18,7 +18,7 @@ pub struct AttentionSession {
     pub traces: u64,
     /// The two signals that count most in it, the larger first; fewer where fewer are unusual at all.
     pub parts: Vec<AttentionPart>,
-    /// The same in words: `4 failed tool calls (more than 97 % of sessions), 812 words in outputs (more than 91 %)`.
+    /// The same in words: `failed tool calls: 4 (more than 97 % of sessions); …`.
     pub why: String,
 }
 
@@ -29,7 +29,7 @@ pub struct AttentionPart {
     pub signal: String,
     /// Its number.
     pub value: f64,
-    /// The share of sessions where it is less bad, in [0, 1]; of equal ones half.
+    /// The share of sessions where it is less bad, in [0, 1).
     pub rank: f64,
 }
 

@@ -106,6 +106,8 @@ enum Shape {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RowNotes {
     pub empty_session_ids: u64,
+    /// Traces whose spans can't be read, where that is no reason to set them aside.
+    pub unreadable_spans: u64,
     pub non_finite_signals: u64,
     /// Sound rows of traces that are not wanted.
     pub left_out: u64,
@@ -128,6 +130,7 @@ pub(super) struct BatchBuilder {
     /// Output and expected text to compare.
     compared: Option<[StringViewBuilder; 2]>,
     span_digest: Option<BinaryBuilder>,
+    spans_strict: bool,
     output_digest: Option<BinaryBuilder>,
     signals: Vec<Float64Builder>,
     text_mode: TextMode,
@@ -181,6 +184,7 @@ impl BatchBuilder {
                 .compared
                 .then(|| [StringViewBuilder::new(), StringViewBuilder::new()]),
             span_digest: columns.spans.then(BinaryBuilder::new),
+            spans_strict: columns.spans_strict,
             output_digest: columns.output_digest.then(BinaryBuilder::new),
             signals: columns
                 .signals
@@ -245,8 +249,11 @@ impl BatchBuilder {
             None => None,
         };
         let span_digest = match &self.span_digest {
-            Some(_) => spans(&row.spans)?,
-            None => None,
+            Some(_) => match spans(&row.spans) {
+                Err(_) if !self.spans_strict => Err(()),
+                read => Ok(read?),
+            },
+            None => Ok(None),
         };
         let compared = match &self.compared {
             Some(_) => [
@@ -279,6 +286,7 @@ impl BatchBuilder {
         }
         // Nothing can fail from here on: the row goes into all builders or into none.
         self.rows += 1;
+        self.notes.unreadable_spans += u64::from(span_digest.is_err());
         self.position.append_value(position);
         self.trace_id.append_value(&trace_id);
         self.given_id
@@ -304,7 +312,7 @@ impl BatchBuilder {
             builder.append_option(text);
         }
         if let Some(builder) = &mut self.span_digest {
-            let bytes = span_digest.map(|digest| digest.to_bytes());
+            let bytes = span_digest.ok().flatten().map(|digest| digest.to_bytes());
             self.bytes += bytes.as_ref().map_or(0, Vec::len);
             builder.append_option(bytes);
         }

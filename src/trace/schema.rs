@@ -46,6 +46,8 @@ pub struct TraceColumns {
     pub spans: bool,
     /// `spans` must be there, as far as they are read (they may be null in rows).
     pub spans_required: bool,
+    /// A row whose `spans` can't be read is set aside; else it is as if it had none, and counted.
+    pub spans_strict: bool,
     /// Reduce `output` to its digest.
     pub output_digest: bool,
     /// `session_id` must be there (it may be null in rows).
@@ -63,6 +65,7 @@ impl TraceColumns {
             compared: false,
             spans: false,
             spans_required: false,
+            spans_strict: false,
             output_digest: false,
             session_required: false,
             signals: Vec::new(),

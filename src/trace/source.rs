@@ -48,6 +48,7 @@ pub struct TraceSource {
     quarantine: Arc<Quarantine>,
     rows_read: AtomicU64,
     empty_session_ids: AtomicU64,
+    unreadable_spans: AtomicU64,
     non_finite_signals: AtomicU64,
     /// The traces wanted; none wants all.
     only: Option<Arc<HashSet<String>>>,
@@ -87,6 +88,7 @@ impl TraceSource {
             quarantine,
             rows_read: AtomicU64::new(0),
             empty_session_ids: AtomicU64::new(0),
+            unreadable_spans: AtomicU64::new(0),
             non_finite_signals: AtomicU64::new(0),
             only: None,
             left_out: AtomicU64::new(0),
@@ -174,6 +176,11 @@ impl TraceSource {
     /// Rows left out because their traces are not wanted.
     pub fn rows_left_out(&self) -> u64 {
         self.left_out.load(Relaxed)
+    }
+
+    /// Traces so far whose spans can't be read, where that is no reason to set them aside.
+    pub fn unreadable_spans(&self) -> u64 {
+        self.unreadable_spans.load(Relaxed)
     }
 
     /// Rows whose `session_id` was the empty string; they are read as standing alone.
@@ -295,6 +302,7 @@ impl Pending<'_> {
         let source = self.source;
         for (count, more) in [
             (&source.empty_session_ids, notes.empty_session_ids),
+            (&source.unreadable_spans, notes.unreadable_spans),
             (&source.non_finite_signals, notes.non_finite_signals),
             (&source.left_out, notes.left_out),
         ] {

@@ -362,6 +362,7 @@ fn no_prefix_and_no_flipped_byte_of_a_file_is_fatal() {
                 compared: false,
                 spans: false,
                 spans_required: false,
+                spans_strict: false,
                 output_digest: false,
                 session_required: true,
                 signals: Vec::new(),

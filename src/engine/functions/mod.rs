@@ -6,6 +6,8 @@ mod comparison;
 mod cosine_similarity;
 mod embed;
 mod loop_detection;
+mod said;
+mod session_facts;
 mod session_metrics;
 mod span_signal;
 mod stuck;
@@ -67,6 +69,8 @@ pub(super) fn register(context: &SessionContext, options: &EngineOptions) {
         ScalarUDF::from(loop_detection::LoopScore::new()),
         ScalarUDF::from(comparison::ComparisonRecord::new()),
         ScalarUDF::from(bucket_of::BucketOf::new()),
+        ScalarUDF::from(said::FactsOf::new(said::Said::Input)),
+        ScalarUDF::from(said::FactsOf::new(said::Said::Output)),
     ] {
         context.register_udf(function);
     }
@@ -76,6 +80,8 @@ pub(super) fn register(context: &SessionContext, options: &EngineOptions) {
     for metric in Comparing::ALL {
         context.register_udf(ScalarUDF::from(comparison::ComparingFunction::new(metric)));
     }
+    let facts = session_facts::SessionFactsOf::new(options.threads > 1);
+    context.register_udaf(AggregateUDF::from(facts));
     context.register_udwf(WindowUDF::from(stuck::StuckWindow::new()));
     context.register_udwf(WindowUDF::from(loop_detection::LoopDetectionWindow::new(
         embedding,

@@ -25,7 +25,7 @@ use crate::output::{RunDirectory, RunError};
 /// The table that names what a night replaces.
 pub(super) const REPLACED: &str = "replaced";
 /// Tables that are about a run and not about its sessions: those of the night itself stay, the others go.
-const OF_THE_RUN: [&str; 3] = ["quarantine", "run_summary", REPLACED];
+const OF_THE_RUN: [&str; 4] = ["quarantine", "run_summary", "attention", REPLACED];
 /// The members of a manifest that name the runs whose rows are carried: by name, in full, and what they were asked.
 pub(super) const CARRIES: &str = "carries";
 const CARRIED_RUNS: &str = "carried_runs";

@@ -23,6 +23,8 @@ use crate::output::{RunError, table_writer};
 
 /// Tables about sessions judged whole: what was said of one that has lost a trace can't stand.
 pub(super) const JUDGED: [&str; 3] = ["judge_verdicts", "judge_metric_scores", "judge_outcomes"];
+/// Tables with a row a session: what is said of one that has lost a trace can't stand.
+const OF_SESSIONS: [&str; 2] = ["sessions", "attention"];
 /// Columns of documents, and of plain texts, in which ids of other traces may stand.
 const DOCUMENTS: [&str; 2] = ["details", "metadata"];
 const REASON: &str = "reason";
@@ -84,7 +86,7 @@ impl ErasedRows<'_> {
                 .is_some_and(|id| self.what.traces.contains(id))
                 || match left {
                     None => false,
-                    Some(_) if JUDGED.contains(&table) || table == "sessions" => true,
+                    Some(_) if JUDGED.contains(&table) || OF_SESSIONS.contains(&table) => true,
                     Some(_) if cell(&types, row) == Some("session") => true,
                     Some(_) => false,
                 }

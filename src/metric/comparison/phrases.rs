@@ -28,7 +28,8 @@ impl Phrases {
         kept.insert(same.unwrap_or_else(|| Self::new(phrases.to_vec())))
     }
 
-    fn new(phrases: Vec<String>) -> Self {
+    /// A list of phrases.
+    pub(in crate::metric) fn new(phrases: Vec<String>) -> Self {
         let mut builder = AhoCorasick::builder();
         builder.ascii_case_insensitive(true);
         Self {

@@ -1,8 +1,45 @@
 //! Signals of whole sessions, without judge and model: plain numbers of what was said and done, for the order of sessions
-//! in the morning. No signal is a score: none has a threshold, and none has a part in the scores of other systems.
+//! in the morning. `--metrics attention` names them all.
 //!
-//! Each is a column of the table `sessions`, null where a session has nothing to measure. A signal file says what is
-//! counted, in which languages, and what it can't see.
+//! No signal is a score: none has a threshold, and none has a part in the scores of other systems. Each is a column of the
+//! table `sessions`, null where a session has nothing to measure; the two that only the whole warehouse tells are columns
+//! of the table `attention`. A file says what is counted, in which languages, and what it can't see. The families are
+//! those of "Signals: Trajectory Sampling and Triage for Agentic Interactions" (arXiv 2604.00356).
+
+mod calls;
+mod disagreement;
+mod disengagement;
+mod exhaustion;
+mod fold;
+mod misalignment;
+mod output_words;
+mod said;
+mod satisfaction;
+mod session_facts;
+mod stagnation;
+mod unfinished;
+mod vocabulary_richness;
+
+pub use disagreement::{Answers, disagreement};
+pub use fold::SessionFold;
+pub use said::{InputFacts, OutputFacts};
+pub use session_facts::{SessionFacts, Step};
+pub use unfinished::{LastSteps, unfinished};
+
+use super::{Level, Method, MetricInfo};
+
+/// The name of the order of sessions, which stands for all signals of sessions.
+pub const ATTENTION: &str = "attention";
+
+pub(super) static INFO: MetricInfo = MetricInfo {
+    name: ATTENTION,
+    level: Level::Session,
+    method: Method::Signals,
+    default_threshold: super::DEFAULT_THRESHOLD,
+    inputs: &["input", "output", "spans"],
+    meaning: "The order in which to look at sessions: how unusual their signals are among all sessions (1 = look first); no score, and no threshold.",
+    asks: None,
+};
 
 /// The way in which a signal is worse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +57,7 @@ pub struct SessionSignal {
     pub name: &'static str,
     /// The way in which it is worse.
     pub worse: Worse,
-    /// What it counts for in the order of sessions, 0 for nothing.
+    /// What it counts for in the order of sessions where no model was learnt; 0 for nothing.
     pub weight: f64,
     /// What the number counts, for a sentence: `failed tool calls`.
     pub counts: &'static str,
@@ -45,53 +82,42 @@ const fn share(name: &'static str, weight: f64, counts: &'static str) -> Session
     }
 }
 
+/// How many signals are columns of `sessions`.
+pub const SIGNAL_COUNT: usize = 11;
+
 /// All signals that are columns of `sessions`, in their order there.
-pub static SESSION_SIGNALS: [SessionSignal; 11] = [
-    count("output_words", 1.0, "words in outputs"),
-    count("longest_output", 1.0, "words in the longest output"),
-    SessionSignal {
-        worse: Worse::Less,
-        ..share(
-            "vocabulary_richness",
-            0.0,
-            "distinct words of all words in outputs",
-        )
-    },
-    count("tool_calls", 1.0, "tool calls"),
-    count("failed_calls", 1.0, "failed tool calls"),
-    count(
-        "repeated_calls",
-        1.0,
-        "tool calls made before in the session",
-    ),
-    share(
-        "misalignment",
-        1.0,
-        "of the user's turns correct the agent or ask again",
-    ),
-    share("stagnation", 1.0, "of outputs repeat an earlier one"),
-    share("disengagement", 1.0, "of the user's turns give up"),
-    SessionSignal {
-        worse: Worse::Less,
-        ..share("satisfaction", 0.0, "of the user's turns thank or praise")
-    },
-    share(
-        "exhaustion",
-        1.0,
-        "of outputs were cut off or speak of a limit",
-    ),
+pub static SESSION_SIGNALS: [SessionSignal; SIGNAL_COUNT] = [
+    output_words::OUTPUT_WORDS,
+    output_words::LONGEST_OUTPUT,
+    vocabulary_richness::SIGNAL,
+    calls::TOOL_CALLS,
+    calls::FAILED_CALLS,
+    calls::REPEATED_CALLS,
+    misalignment::SIGNAL,
+    stagnation::SIGNAL,
+    disengagement::SIGNAL,
+    satisfaction::SIGNAL,
+    exhaustion::SIGNAL,
 ];
 
 /// Signals that only the whole warehouse tells; columns of the table `attention`.
-pub static WAREHOUSE_SIGNALS: [SessionSignal; 2] = [
-    share(
-        "unfinished",
-        1.0,
-        "of sessions go on after such a last step",
-    ),
-    share(
-        "disagreement",
-        3.0,
-        "of sessions that began alike ended in another answer",
-    ),
-];
+pub static WAREHOUSE_SIGNALS: [SessionSignal; 2] = [unfinished::SIGNAL, disagreement::SIGNAL];
+
+/// The traces of a session: what a learnt model may look at beside the signals.
+pub static TRACES: SessionSignal = count("traces", 0.0, "traces");
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_signal_has_a_name_of_its_own() {
+        let all = SESSION_SIGNALS.iter().chain(&WAREHOUSE_SIGNALS);
+        let names: HashSet<&str> = all.map(|signal| signal.name).collect();
+        assert_eq!(names.len(), SIGNAL_COUNT + 2);
+        let metrics = crate::metric::ALL.iter();
+        assert!(metrics.filter(|m| names.contains(m.name)).count() == 0);
+    }
+}

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{BucketCounts, PLACES};
+use super::{BucketCounts, FACTS, PLACES};
 use crate::history::CARRIED;
 use crate::output::directory::UNFINISHED;
 use crate::output::manifest::hash_of;
@@ -128,7 +128,9 @@ impl FinishedBuckets {
     /// The files of all buckets.
     fn files(&self) -> Vec<PathBuf> {
         let tables = ["traces", "scores", "sessions", CARRIED].map(|table| self.run.join(table));
-        let tables = tables.into_iter().chain([self.work.join(PLACES)]);
+        let tables = tables
+            .into_iter()
+            .chain([PLACES, FACTS].map(|table| self.work.join(table)));
         let entries = tables.flat_map(|table| fs::read_dir(table).into_iter().flatten().flatten());
         let paths = entries.map(|entry| entry.path());
         paths.filter(|path| bucket_of(path).is_some()).collect()

@@ -18,7 +18,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
 use finished::FinishedBuckets;
 pub(super) use of_run::RunBuckets;
-pub(super) use tables::{BucketPlace, PLACES, SessionTables};
+pub(super) use tables::{BucketPlace, FACTS, PLACES, SessionTables};
 
 use super::judging::judgements::Judgements;
 use super::night::SessionsSoFar;
@@ -54,8 +54,16 @@ pub(super) trait Sink<Rows> {
     fn write(&mut self, rows: Rows) -> Result<(), RunError>;
 }
 
-/// Rows of `sessions`, and of `scores`.
-pub(super) type SessionBatches = (RecordBatch, RecordBatch);
+/// What comes of a batch of sessions.
+#[derive(Debug)]
+pub(super) struct SessionBatches {
+    /// Rows of `sessions`.
+    pub sessions: RecordBatch,
+    /// Rows of `scores`, any number a session.
+    pub scores: RecordBatch,
+    /// What the order of sessions needs to know of each, where one is made; then thrown away.
+    pub facts: Option<RecordBatch>,
+}
 
 /// Scores the sessions of a bucket: `rows` is a plan of one stream of its scored traces in session order. Rows of traces go
 /// to `traces` from a thread of their own, so that making them holds up no plan; rows of sessions go to `sessions`.

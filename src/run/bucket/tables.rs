@@ -9,15 +9,19 @@ use datafusion::prelude::SessionContext;
 use super::{BucketCounts, BucketJob, SessionBatches, Sink, score_bucket};
 use crate::history::CARRIED;
 use crate::metric::Rules;
+use crate::metric::session_signal::ATTENTION;
 use crate::output::score_rows::scores_schema;
 use crate::output::table_writer::{Parts, TableThread, TableWriter};
 use crate::output::{RunDirectory, RunError};
 use crate::run::carried;
-use crate::run::session_rows::sessions_schema;
+use crate::run::session_rows::{facts_schema, sessions_schema};
 use crate::run::trace_rows::{TraceBatches, places_schema, traces_schema};
 
 /// Where each trace's texts are: a table among the working files.
 pub(in crate::run) const PLACES: &str = "places";
+
+/// What the order of sessions needs to know of each: a table among the working files, row for row as `sessions`.
+pub(in crate::run) const FACTS: &str = "session_facts";
 
 /// Where the tables of a bucket are written.
 #[derive(Clone, Debug)]
@@ -59,7 +63,8 @@ impl BucketPlace {
         rows: Arc<dyn ExecutionPlan>,
     ) -> Result<BucketCounts, RunError> {
         let traces = TraceTables::create(self, &job.rules)?;
-        let mut sessions = SessionTables::create(self, job.so_far.is_some())?;
+        let signals = job.rules.wants(ATTENTION);
+        let mut sessions = SessionTables::create(self, signals, job.so_far.is_some())?;
         let scored = score_bucket(job, bucket, context, rows, traces, &mut sessions);
         let (counts, traces) = scored.await?;
         sessions.finish(traces.finish()? + 1)?;
@@ -112,19 +117,24 @@ pub(in crate::run) struct SessionTables {
     sessions: TableWriter,
     /// Aside, while scores of traces are still coming.
     scores: TableWriter,
+    /// Where signals of sessions are computed.
+    facts: Option<TableWriter>,
     /// The folder of all scores.
     all_scores: PathBuf,
     parts: Parts,
 }
 
 impl SessionTables {
-    /// Starts the tables. `of_night` says that the run continues another one.
-    pub fn create(place: &BucketPlace, of_night: bool) -> Result<Self, RunError> {
-        let (schema, parts) = (sessions_schema(of_night), place.parts);
+    /// Starts the tables. `signals` says that those of sessions are computed, `of_night` that the run continues another one.
+    pub fn create(place: &BucketPlace, signals: bool, of_night: bool) -> Result<Self, RunError> {
+        let (schema, parts) = (sessions_schema(signals, of_night), place.parts);
+        let facts =
+            signals.then(|| TableWriter::create_in_work(&place.work, FACTS, facts_schema(), parts));
         let aside = (&place.work, "session_scores", scores_schema());
         Ok(Self {
             sessions: TableWriter::create_parts(&place.run, "sessions", schema, parts)?,
             scores: TableWriter::create_parts(aside.0, aside.1, aside.2, parts)?,
+            facts: facts.transpose()?,
             all_scores: place.run.join("scores"),
             parts,
         })
@@ -133,6 +143,9 @@ impl SessionTables {
     /// Closes the tables; the parts with session scores become parts of `scores` from `first_part` on.
     pub fn finish(self, first_part: u64) -> Result<(), RunError> {
         self.sessions.finish()?;
+        if let Some(facts) = self.facts {
+            facts.finish()?;
+        }
         let (aside, target) = (self.scores.folder().to_owned(), &self.all_scores);
         std::fs::create_dir_all(target).map_err(|e| RunError::write(target, e))?;
         for part in 0..=self.scores.finish()? {
@@ -145,8 +158,11 @@ impl SessionTables {
 }
 
 impl Sink<SessionBatches> for SessionTables {
-    fn write(&mut self, (sessions, scores): SessionBatches) -> Result<(), RunError> {
-        self.sessions.write(&sessions)?;
-        self.scores.write(&scores)
+    fn write(&mut self, rows: SessionBatches) -> Result<(), RunError> {
+        self.sessions.write(&rows.sessions)?;
+        if let (Some(table), Some(facts)) = (&mut self.facts, &rows.facts) {
+            table.write(facts)?;
+        }
+        self.scores.write(&rows.scores)
     }
 }

@@ -16,6 +16,7 @@ impl SpanDigest {
         bytes.extend(self.tokens.unwrap_or(NONE).to_le_bytes());
         // No latency is NaN.
         bytes.extend(self.latency.unwrap_or(f64::NAN).to_le_bytes());
+        bytes.extend(self.last_name.map_or(NONE, u64::from).to_le_bytes());
         bytes.extend((self.calls.len() as u64).to_le_bytes());
         for call in &self.calls {
             bytes.extend(call.to_le_bytes());
@@ -36,6 +37,8 @@ impl SpanDigest {
         let (spans, failed_calls, answers, truncated) = (count()?, count()?, count()?, count()?);
         let tokens = some(u64::from_le_bytes(take(&mut rest)?));
         let latency = Some(f64::from_le_bytes(take(&mut rest)?)).filter(|l| !l.is_nan());
+        let last_name = some(u64::from_le_bytes(take(&mut rest)?));
+        let last_name = last_name.and_then(|name| u32::try_from(name).ok());
         let calls = usize::try_from(u64::from_le_bytes(take(&mut rest)?)).ok()?;
         let (hashes, mut rest) = rest.split_at_checked(calls.checked_mul(8)?)?;
         let (hashes, _) = hashes.as_chunks::<8>();
@@ -53,6 +56,7 @@ impl SpanDigest {
             spans,
             failed_calls,
             calls,
+            last_name,
             kept,
             answers,
             truncated,
@@ -127,6 +131,7 @@ mod tests {
                 spans: 5,
                 failed_calls: 1,
                 calls: vec![1, 2, 3],
+                last_name: Some(7),
                 kept: vec![call("look up the word", Some(3)), call("", None)],
                 answers: 2,
                 truncated: 1,

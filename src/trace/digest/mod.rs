@@ -20,6 +20,8 @@ pub struct SpanDigest {
     pub failed_calls: u32,
     /// A hash of each tool call's name and arguments, in the order of calls.
     pub calls: Vec<u64>,
+    /// A hash of the last call's name.
+    pub last_name: Option<u32>,
     /// The last of the calls, to be compared with others.
     pub kept: Vec<CallDigest>,
     /// Answers of models whose end is known.

@@ -27,6 +27,8 @@ struct Call {
     started_at: Option<DateTime<Utc>>,
     failed: bool,
     call: u64,
+    /// A hash of the name.
+    name: u32,
     /// Name and arguments.
     said: String,
     result: String,
@@ -74,6 +76,7 @@ impl SpanDigest {
         digest.failed_calls =
             u32::try_from(calls.iter().filter(|call| call.failed).count()).unwrap_or(u32::MAX);
         digest.calls = calls.iter().map(|call| call.call).collect();
+        digest.last_name = calls.last().map(|call| call.name);
         let first = calls.len().saturating_sub(CALLS_KEPT);
         digest.kept = calls.iter().skip(first).map(Call::digest).collect();
         Ok(Some(digest))
@@ -93,6 +96,7 @@ impl Call {
             started_at: instant(span, "started_at"),
             failed: failed(span),
             call: text_hash(&said),
+            name: (text_hash(name) >> 32) as u32,
             said,
             result: payload(span.get("output")),
         })
