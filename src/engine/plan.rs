@@ -218,7 +218,8 @@ impl ScorePlan {
         let joined = self.joined();
         let scored = self.scored_rows();
         if !self.coherence && !self.loop_detection {
-            let walked = "SELECT *, CAST(NULL AS BYTEA) AS loop_record, CAST(NULL AS DOUBLE) AS coherence_gap FROM joined";
+            let walked = "SELECT *, CAST(NULL AS BYTEA) AS loop_record, CAST(NULL AS DOUBLE) AS coherence_gap, \
+                 CAST(NULL AS DOUBLE) AS input_again, CAST(NULL AS DOUBLE) AS output_again FROM joined";
             let sql = format!("{joined}, walked AS ({walked}), {scored}");
             return context.sql(&sql).await;
         }
@@ -227,6 +228,7 @@ impl ScorePlan {
         let added = Added {
             loops: self.loop_detection,
             gaps: self.coherence,
+            again: self.digests.said && self.coherence,
             in_buckets: self.is_bucketed(),
         };
         let walk = SessionWalk::new(joined, added);
@@ -298,6 +300,7 @@ impl ScorePlan {
                     place(self.coherence || self.loop_detection, "output_position")
                 }
                 "coherence_gap" => null(self.coherence, "coherence_gap", "DOUBLE"),
+                near @ ("input_again" | "output_again") => null(self.coherence, near, "DOUBLE"),
                 "loop_record" => null(self.loop_detection, "loop_record", "BYTEA"),
                 "coherence" => if_given(self.coherence, "coherence"),
                 "loop_detection" => if_given(self.loop_detection, "loop_detection"),
@@ -500,6 +503,10 @@ impl ScorePlan {
             true => ", positions",
             false => "",
         };
+        let again = match self.digests.said {
+            true => ", input_again, output_again",
+            false => "",
+        };
         let stuck_record = match self.digests.of_sessions {
             true => ", stuck_record",
             false => "",
@@ -518,7 +525,7 @@ impl ScorePlan {
             .collect();
         format!(
             "looped AS (SELECT *{stuck} FROM walked) \
-             SELECT trace_id, {SHOWN_ID}, {labels}{bucket}, input_position, output_position{listed}, coherence_gap, loop_record{carried}{digests}{stuck_record}, \
+             SELECT trace_id, {SHOWN_ID}, {labels}{bucket}, input_position, output_position{listed}, coherence_gap, loop_record{carried}{digests}{again}{stuck_record}, \
                confidence, coalesce(given_loop_detection, loop_score(loop_record)) AS loop_detection, \
                tool_correctness, {coherence} AS coherence, \
                given_coherence IS NOT NULL AS coherence_given, given_loop_detection IS NOT NULL AS loop_detection_given{of_spans} \

@@ -66,7 +66,9 @@ impl SessionPlan {
             false => "NULL".to_owned(),
         };
         let facts = match self.session_signals {
-            true => "session_facts(input_facts, output_facts, span_digest)",
+            true => {
+                "session_facts(input_facts, output_facts, span_digest, input_again, output_again)"
+            }
             false => "NULL",
         };
         let missing: Vec<String> = self

@@ -32,6 +32,7 @@ use super::loop_record::pack_loop_record;
 use super::tap::project;
 use crate::embed::{EmbeddingService, RecentRecords, TextRecord, TextRef};
 use crate::metric::loop_detection::{LoopDetection, Output};
+use crate::metric::session_signal::again;
 use crate::metric::{DEFAULT_THRESHOLD, distance};
 
 /// What walks need, of the session that they run in.
@@ -51,12 +52,14 @@ pub(super) struct Added {
     pub loops: bool,
     /// `coherence_gap`: null where either text is empty or null, NaN where an embedding is not finite.
     pub gaps: bool,
+    /// `input_again` and `output_again`: null where there is no text before it to compare with.
+    pub again: bool,
     /// Whether rows have a bucket, and streams of rows whole buckets.
     pub in_buckets: bool,
 }
 
-/// The rows of a plan in session order, with two more columns, `loop_record` and `coherence_gap`; null where they are not
-/// wanted. The plan's `input_text` and `output_text` are places of embedded texts.
+/// The rows of a plan in session order, with four more columns, `loop_record`, `coherence_gap`, `input_again` and
+/// `output_again`; null where they are not wanted. The plan's `input_text` and `output_text` are places of embedded texts.
 #[derive(Debug)]
 pub(super) struct SessionWalk {
     input: Arc<dyn ExecutionPlan>,
@@ -68,11 +71,9 @@ impl SessionWalk {
     pub fn new(input: Arc<dyn ExecutionPlan>, added: Added) -> Self {
         let mut fields: Vec<Arc<Field>> = input.schema().fields().iter().cloned().collect();
         fields.push(Arc::new(Field::new("loop_record", DataType::Binary, true)));
-        fields.push(Arc::new(Field::new(
-            "coherence_gap",
-            DataType::Float64,
-            true,
-        )));
+        for number in ["coherence_gap", "input_again", "output_again"] {
+            fields.push(Arc::new(Field::new(number, DataType::Float64, true)));
+        }
         Self {
             input,
             added,
@@ -212,6 +213,8 @@ impl ExecutionPlan for WalkExec {
             earlier: 0,
             length: tools.window,
             window: VecDeque::with_capacity(tools.window + 1),
+            inputs: Recent::default(),
+            outputs: Recent::default(),
         };
         let input = self.input.execute(partition, context)?;
         let stream = input.map(move |batch| walk.batch(&batch?));
@@ -233,6 +236,31 @@ struct Walk {
     length: usize,
     /// The outputs of these, oldest first; none of empty ones.
     window: VecDeque<Option<Arc<TextRecord>>>,
+    /// Inputs and outputs of the session that texts are compared with in meaning.
+    inputs: Recent,
+    outputs: Recent,
+}
+
+/// The last texts of a session on one side.
+#[derive(Default)]
+struct Recent(VecDeque<Arc<TextRecord>>);
+
+impl Recent {
+    /// How near the text comes in meaning to one of those before it, in [0, 1]; none if there is none. Takes it in.
+    fn nearest(&mut self, text: Option<Arc<TextRecord>>) -> Option<f64> {
+        let text = text?;
+        let near = |other: &Arc<TextRecord>| {
+            let norms = (text.norm_squared, other.norm_squared);
+            let gap = distance(&text.vector, &other.vector, norms);
+            gap.ok().map(|gap| 1.0 - gap)
+        };
+        let nearest = self.0.iter().filter_map(near).max_by(f64::total_cmp);
+        if self.0.len() == again::LOOKED_BACK {
+            self.0.pop_front();
+        }
+        self.0.push_back(text);
+        nearest
+    }
 }
 
 /// The columns of a batch that are looked at.
@@ -277,9 +305,10 @@ impl Walk {
         let count = batch.num_rows();
         let mut loops = BinaryBuilder::with_capacity(count, count * 64);
         let mut gaps = Float64Builder::with_capacity(count);
+        let mut again = [Float64Builder::new(), Float64Builder::new()];
         for row in 0..count {
             let (input, output) = (place(rows.inputs, row), place(rows.outputs, row));
-            let in_session = self.added.loops && self.enter(&rows, row);
+            let in_session = (self.added.loops || self.added.again) && self.enter(&rows, row);
             let compared = self.added.gaps && !input.is_empty() && !output.is_empty();
             let said = match in_session || compared {
                 true => self.records.read(output).map_err(external)?,
@@ -289,7 +318,14 @@ impl Walk {
                 (Some(said), true) => self.gap(input, said)?,
                 _ => None,
             });
-            match in_session {
+            let near = match in_session && self.added.again {
+                true => self.again(input, said.as_ref())?,
+                false => [None; 2],
+            };
+            for (builder, near) in again.iter_mut().zip(near) {
+                builder.append_option(near);
+            }
+            match in_session && self.added.loops {
                 true => loops.append_value(self.loop_record(said)),
                 false => loops.append_null(),
             }
@@ -300,6 +336,7 @@ impl Walk {
             false => new_null_array(&DataType::Binary, count),
         });
         columns.push(Arc::new(gaps.finish()));
+        columns.extend(again.iter_mut().map(|b| Arc::new(b.finish()) as ArrayRef));
         Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
     }
 
@@ -312,8 +349,26 @@ impl Walk {
             self.session = session.map(|(id, project)| (id.to_owned(), project.map(str::to_owned)));
             self.earlier = 0;
             self.window.clear();
+            self.inputs.0.clear();
+            self.outputs.0.clear();
         }
         session.is_some()
+    }
+
+    /// How near input and output come to earlier ones of the session.
+    fn again(
+        &mut self,
+        input: TextRef,
+        output: Option<&Arc<TextRecord>>,
+    ) -> Result<[Option<f64>; 2]> {
+        let asked = match input.is_empty() {
+            true => None,
+            false => self.records.read(input).map_err(external)?,
+        };
+        Ok([
+            self.inputs.nearest(asked),
+            self.outputs.nearest(output.map(Arc::clone)),
+        ])
     }
 
     fn gap(&mut self, input: TextRef, output: &TextRecord) -> Result<Option<f64>> {

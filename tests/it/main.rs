@@ -9,6 +9,7 @@
     reason = "a failed test is a panic, and its output is for people"
 )]
 
+mod attention;
 mod bad_data;
 mod browser;
 mod bucket;

@@ -11,7 +11,7 @@ use crate::support::{
     TraceRow, entries_but_records, nightmill, program, read_parquet, summary, traces, write_parquet,
 };
 
-const TABLES: [&str; 4] = ["traces", "sessions", "scores", "carried"];
+const TABLES: [&str; 5] = ["traces", "sessions", "attention", "scores", "carried"];
 
 /// The rows of the tables, each sorted.
 fn sorted(run: &Path) -> Vec<Vec<Vec<String>>> {
@@ -62,7 +62,7 @@ fn write(folder: &Path, all: &[Trace]) -> Vec<PathBuf> {
 
 const METRICS: [&str; 2] = [
     "--metrics",
-    "coherence,loop_detection,agent_reliability,agent_consistency,stuck,empty_output",
+    "coherence,loop_detection,agent_reliability,agent_consistency,attention,stuck,empty_output",
 ];
 
 proptest! {

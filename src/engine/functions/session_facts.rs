@@ -1,10 +1,10 @@
-//! `session_facts(input_facts, output_facts, span_digest)` for the plan: an aggregate over the traces of a session in
-//! their order, whose result is a cell of [`SessionFacts`].
+//! `session_facts(input_facts, output_facts, span_digest, input_again, output_again)` for the plan: an aggregate over the
+//! traces of a session in their order, whose result is a cell of [`SessionFacts`].
 
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BinaryBuilder, BooleanArray};
-use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Float64Type};
 use datafusion::common::{ScalarValue, exec_datafusion_err, exec_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
@@ -16,7 +16,7 @@ use rayon::prelude::*;
 
 #[cfg(doc)]
 use crate::metric::session_signal::SessionFacts;
-use crate::metric::session_signal::{InputFacts, OutputFacts, SessionFold};
+use crate::metric::session_signal::{Again, InputFacts, OutputFacts, SessionFold};
 use crate::trace::SpanDigest;
 
 /// The aggregate.
@@ -28,7 +28,8 @@ pub(super) struct SessionFactsOf {
 
 impl SessionFactsOf {
     pub fn new(parallel: bool) -> Self {
-        let types = vec![DataType::Binary; 3];
+        let mut types = vec![DataType::Binary; 3];
+        types.extend([DataType::Float64, DataType::Float64]);
         Self {
             signature: Signature::exact(types, Volatility::Immutable),
             parallel,
@@ -68,7 +69,7 @@ impl AggregateUDFImpl for SessionFactsOf {
     }
 }
 
-/// The cells of a session's traces, three a trace, each after its length.
+/// The cells of a session's traces, five a trace, each after its length.
 #[derive(Debug, Default)]
 struct Cells(Vec<u8>);
 
@@ -102,6 +103,10 @@ impl Cells {
                 Some(Some(cell))
             };
             let [input, output, spans] = [next()?, next()?, next()?];
+            let [asked, said] = [next()?, next()?].map(|near| {
+                let near = near.and_then(|near| near.try_into().ok());
+                near.map(f64::from_le_bytes)
+            });
             let input = input.map(InputFacts::from_bytes);
             let output = output.map(OutputFacts::from_bytes);
             let spans = spans.map(SpanDigest::from_bytes);
@@ -112,6 +117,7 @@ impl Cells {
                 input.flatten().as_ref(),
                 output.flatten().as_ref(),
                 spans.flatten().as_ref(),
+                Again { asked, said },
             );
         }
         Some(fold.finish().to_bytes())
@@ -123,11 +129,16 @@ impl Cells {
     }
 }
 
-/// Calls `push` with each row and its three cells.
-fn each_row(values: &[ArrayRef], mut push: impl FnMut(usize, [Option<&[u8]>; 3])) -> Result<()> {
+/// Calls `push` with each row and its cells.
+fn each_row(values: &[ArrayRef], mut push: impl FnMut(usize, [Option<&[u8]>; 5])) -> Result<()> {
     let cells = |at: usize| values.get(at).and_then(|v| v.as_binary_opt::<i32>());
     let (Some(input), Some(output), Some(spans)) = (cells(0), cells(1), cells(2)) else {
-        return exec_err!("session_facts takes three cells");
+        return exec_err!("session_facts takes three cells and two numbers");
+    };
+    let number = |at: usize, row: usize| {
+        let numbers = values.get(at)?.as_primitive_opt::<Float64Type>()?;
+        let is_there = numbers.is_valid(row);
+        is_there.then(|| numbers.value(row).to_le_bytes())
     };
     let cell = |of: &'_ BinaryArray, row: usize| -> Option<std::ops::Range<usize>> {
         let offsets = of.value_offsets();
@@ -136,7 +147,10 @@ fn each_row(values: &[ArrayRef], mut push: impl FnMut(usize, [Option<&[u8]>; 3])
     };
     for row in 0..input.len() {
         let bytes = [input, output, spans].map(|of| of.value_data().get(cell(of, row)?));
-        push(row, bytes);
+        let [input, output, spans] = bytes;
+        let (asked, said) = (number(3, row), number(4, row));
+        let [asked, said] = [&asked, &said].map(|near| near.as_ref().map(<[u8; 8]>::as_slice));
+        push(row, [input, output, spans, asked, said]);
     }
     Ok(())
 }

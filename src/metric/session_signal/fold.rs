@@ -2,6 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
+use super::again::{Again, Repeats};
 use super::{InputFacts, OutputFacts, SessionFacts, Step};
 use super::{misalignment, stagnation, vocabulary_richness::vocabulary_richness};
 use crate::text::WordSketch;
@@ -34,6 +35,8 @@ pub struct SessionFold {
     seen_calls: HashSet<u64>,
     at_limits: u32,
     steps: Vec<Step>,
+    asked: Repeats,
+    said: Repeats,
 }
 
 fn remember(recent: &mut VecDeque<WordSketch>, words: WordSketch, most: usize) {
@@ -50,7 +53,10 @@ impl SessionFold {
         input: Option<&InputFacts>,
         output: Option<&OutputFacts>,
         spans: Option<&SpanDigest>,
+        again: Again,
     ) {
+        self.asked.push(again.asked);
+        self.said.push(again.said);
         self.traces += 1;
         if let Some(input) = input.filter(|input| input.text.is_some()) {
             self.push_input(input);
@@ -133,6 +139,8 @@ impl SessionFold {
                 of_turns(self.given_up),
                 of_turns(self.thanks),
                 share(self.at_limits, self.traces),
+                self.asked.share(),
+                self.said.share(),
             ],
             first_input: self.first_input,
             answer: self.answer,
@@ -150,7 +158,11 @@ mod tests {
         let mut fold = SessionFold::default();
         for (at, (input, output)) in turns.iter().enumerate() {
             let (input, output) = (InputFacts::of(input), OutputFacts::of(output));
-            fold.push(Some(&input), Some(&output), spans.get(at));
+            let again = Again {
+                asked: (at > 0).then_some(0.95),
+                said: None,
+            };
+            fold.push(Some(&input), Some(&output), spans.get(at), again);
         }
         fold.finish()
     }
@@ -195,6 +207,10 @@ mod tests {
         assert_eq!(value("disengagement"), Some(0.25));
         assert_eq!(value("satisfaction"), Some(0.25));
         assert_eq!(value("exhaustion"), Some(0.2));
+        assert_eq!(
+            (value("asked_again"), value("said_again")),
+            (Some(1.0), None)
+        );
         // The last output that says anything has no number.
         assert_eq!(session.answer, None);
         assert_eq!(session.steps.len(), 5);

@@ -6,6 +6,7 @@
 //! of the table `attention`. A file says what is counted, in which languages, and what it can't see. The families are
 //! those of "Signals: Trajectory Sampling and Triage for Agentic Interactions" (arXiv 2604.00356).
 
+pub mod again;
 mod calls;
 mod disagreement;
 mod disengagement;
@@ -20,6 +21,7 @@ mod stagnation;
 mod unfinished;
 mod vocabulary_richness;
 
+pub use again::Again;
 pub use disagreement::{Answers, disagreement};
 pub use fold::SessionFold;
 pub use said::{InputFacts, OutputFacts};
@@ -83,7 +85,7 @@ const fn share(name: &'static str, weight: f64, counts: &'static str) -> Session
 }
 
 /// How many signals are columns of `sessions`.
-pub const SIGNAL_COUNT: usize = 11;
+pub const SIGNAL_COUNT: usize = 13;
 
 /// All signals that are columns of `sessions`, in their order there.
 pub static SESSION_SIGNALS: [SessionSignal; SIGNAL_COUNT] = [
@@ -98,6 +100,8 @@ pub static SESSION_SIGNALS: [SessionSignal; SIGNAL_COUNT] = [
     disengagement::SIGNAL,
     satisfaction::SIGNAL,
     exhaustion::SIGNAL,
+    again::ASKED_AGAIN,
+    again::SAID_AGAIN,
 ];
 
 /// Signals that only the whole warehouse tells; columns of the table `attention`.

@@ -14,7 +14,7 @@ use super::{SessionFacts, SessionSignal, Step, share};
 
 pub(super) const SIGNAL: SessionSignal = share(
     "unfinished",
-    1.0,
+    3.0,
     "of sessions go on after such a last step",
 );
 
