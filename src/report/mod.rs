@@ -4,6 +4,7 @@ mod changes;
 mod judging;
 mod paint;
 mod terminal;
+mod validation;
 mod words;
 
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, context};
@@ -16,6 +17,7 @@ use crate::summary::{PageFacts, ShownSession, Summary};
 pub use changes::{CHART_STYLE, changes_page, changes_section};
 pub use paint::Paint;
 pub use terminal::{judges, text};
+pub use validation::validation_page;
 pub use words::{brief, counted, drift, plain};
 
 const TEMPLATE: &str = include_str!("report.html.j2");
