@@ -38,7 +38,8 @@ impl Offer for OfAggregate {
     }
 
     fn hides(setting: &Setting) -> bool {
-        setting.of_judges() || idle_flags::OF_AGGREGATE.contains(&setting.name)
+        let idle = idle_flags::OF_AGGREGATE.contains(&setting.name);
+        idle || setting.of_judges() || setting.of_alerts()
     }
 }
 

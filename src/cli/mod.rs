@@ -24,6 +24,7 @@ mod monitor;
 mod monitor_flags;
 mod monitor_run;
 mod named_values;
+mod notify;
 mod outcome;
 mod panics;
 mod piped;

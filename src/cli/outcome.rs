@@ -30,15 +30,20 @@ impl Outcome {
             Self::Done
         }
     }
+
+    /// The exit code.
+    pub(super) fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::GateFailed => 1,
+            Self::Incomplete => 3,
+        }
+    }
 }
 
 impl From<Outcome> for ExitCode {
     fn from(outcome: Outcome) -> Self {
-        Self::from(match outcome {
-            Outcome::Done => 0,
-            Outcome::GateFailed => 1,
-            Outcome::Incomplete => 3,
-        })
+        Self::from(outcome.code())
     }
 }
 

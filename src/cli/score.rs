@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 
+use super::notify::Notifier;
 use super::piped::Piped;
 use super::progress::ProgressBar;
 use super::setting_flags::{OfRuns, SettingFlags};
@@ -47,8 +48,19 @@ pub(super) fn run(mut args: ScoreArgs, config: Option<&Path>) -> Result<Outcome,
         return Ok(Outcome::Done);
     }
     let _piped = Piped::take(&mut args.paths)?;
+    let job = Job::of(args.settings.given.clone().complete(config)?)?;
+    idle_flags::of_alerts(&args.settings.given, &job)?;
+    let notifier = Notifier::of(&job)?;
+    let out = args.out.clone().unwrap_or_default();
+    let result = scored(args, job, notifier.as_ref());
+    if let (Some(notifier), Err(error)) = (&notifier, &result) {
+        notifier.failed(None, &out, &error.to_string());
+    }
+    result
+}
+
+fn scored(args: ScoreArgs, mut job: Job, notifier: Option<&Notifier>) -> Result<Outcome, AnyError> {
     let out = args.out.unwrap_or_default();
-    let mut job = Job::of(args.settings.given.clone().complete(config)?)?;
     if args.continues.is_none() {
         idle_flags::of_no_night(
             &args.settings.given,
@@ -71,7 +83,7 @@ pub(super) fn run(mut args: ScoreArgs, config: Option<&Path>) -> Result<Outcome,
     };
     let sampled = args.targets.sampled();
     idle_flags::of_scoring(&args.settings.given, &job, &request.rules, sampled)?;
-    carry_out(&request, job.json, place)
+    carry_out(&request, job.json, place, notifier)
 }
 
 /// Brings remote inputs here, and remote signals beside them: the job names their copy then.
@@ -94,11 +106,12 @@ pub(super) fn destination(
     Destination::of(out, job.overwrite, job.offline, inputs, names)
 }
 
-/// Scores, with a progress bar, and prints what came of it.
+/// Scores, with a progress bar, tells who is to be told, and prints what came of it.
 pub(super) fn carry_out(
     request: &ScoreRequest,
     json: bool,
     place: Destination,
+    notifier: Option<&Notifier>,
 ) -> Result<Outcome, AnyError> {
     let progress = Arc::new(Progress::default());
     let bar = ProgressBar::start(Arc::clone(&progress));
@@ -106,6 +119,11 @@ pub(super) fn carry_out(
     bar.stop();
     let (summary, folder) = result?;
     place.deliver()?;
+    let outcome = Outcome::of(&summary);
+    if let Some(notifier) = notifier {
+        let report = request.report.is_some();
+        notifier.ended(request.name.as_deref(), &folder, report, &summary, outcome);
+    }
     if json {
         let text = format!("{}\n", serde_json::to_string_pretty(&summary)?);
         outcome::print_of(&folder, &text)?;
@@ -120,5 +138,5 @@ pub(super) fn carry_out(
         }
         outcome::print_of(&folder, &text)?;
     }
-    Ok(Outcome::of(&summary))
+    Ok(outcome)
 }

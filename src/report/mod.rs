@@ -1,7 +1,9 @@
 //! Reports for people: HTML for the browser, text for the terminal.
 
 mod changes;
+mod first_sessions;
 mod judging;
+mod notice;
 mod paint;
 mod terminal;
 mod words;
@@ -14,6 +16,8 @@ use crate::metric::{Rules, round4};
 use crate::summary::{PageFacts, ShownSession, Summary};
 
 pub use changes::{CHART_STYLE, changes_page, changes_section};
+pub use first_sessions::{FirstSession, first_sessions};
+pub use notice::{Notice, Places};
 pub use paint::Paint;
 pub use terminal::{judges, text};
 pub use words::{brief, counted, drift, plain};
