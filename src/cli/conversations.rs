@@ -116,7 +116,7 @@ fn judged(args: ConversationsArgs, notifier: Option<&Notifier>) -> Result<Outcom
     }
 }
 
-/// Judges, with a progress bar, tells who is to be told, and prints what came of it.
+/// Judges, with a progress bar, prints what came of it, and tells who is to be told.
 pub(super) fn carry_out(
     request: &TurnsRequest,
     json: bool,
@@ -129,16 +129,17 @@ pub(super) fn carry_out(
     bar.stop();
     let (summary, folder) = result?;
     place.deliver()?;
-    let outcome = Outcome::of(&summary);
-    if let Some(notifier) = notifier {
-        notifier.ended(None, &folder, false, &summary, outcome);
-    }
+    let ended = Outcome::of(&summary);
     let text = match json {
         true => format!("{}\n", serde_json::to_string_pretty(&summary)?),
         false => format!("{}results: {}\n", text(&summary), origin_of(&folder)),
     };
-    outcome::print_of(&folder, &text)?;
-    Ok(outcome)
+    let printed = outcome::print_of(&folder, &text);
+    if let Some(notifier) = notifier {
+        notifier.ended(None, &folder, false, &summary, ended);
+    }
+    printed?;
+    Ok(ended)
 }
 
 /// Refuses flags that would do nothing here.

@@ -12,11 +12,9 @@ use super::setting_flags::{OfRuns, SettingFlags};
 use super::target_flags::TargetFlags;
 use super::{AnyError, Outcome, idle_flags, outcome};
 use crate::job::Job;
-use crate::report::Paint;
 use crate::run::open::{self, sample_seed};
 use crate::run::{PageWriter, Progress, ScoreRequest, score};
 use crate::store::{Destination, Fetched, StoreError};
-use crate::text::origin_of;
 
 /// Flags of `score`.
 #[derive(Args, Debug)]
@@ -106,7 +104,7 @@ pub(super) fn destination(
     Destination::of(out, job.overwrite, job.offline, inputs, names)
 }
 
-/// Scores, with a progress bar, tells who is to be told, and prints what came of it.
+/// Scores, with a progress bar, prints what came of it, and tells who is to be told.
 pub(super) fn carry_out(
     request: &ScoreRequest,
     json: bool,
@@ -119,24 +117,16 @@ pub(super) fn carry_out(
     bar.stop();
     let (summary, folder) = result?;
     place.deliver()?;
-    let outcome = Outcome::of(&summary);
+    let (ended, report) = (Outcome::of(&summary), request.report.is_some());
+    let text = match json {
+        true => format!("{}\n", serde_json::to_string_pretty(&summary)?),
+        false => outcome::told(&summary, &folder, report),
+    };
+    // A server that does not answer must not be waited for before the answer is seen.
+    let printed = outcome::print_of(&folder, &text);
     if let Some(notifier) = notifier {
-        let report = request.report.is_some();
-        notifier.ended(request.name.as_deref(), &folder, report, &summary, outcome);
+        notifier.ended(request.name.as_deref(), &folder, report, &summary, ended);
     }
-    if json {
-        let text = format!("{}\n", serde_json::to_string_pretty(&summary)?);
-        outcome::print_of(&folder, &text)?;
-    } else {
-        let mut text = crate::report::text(&summary, Paint::of_stdout());
-        text.push_str(&format!("results: {}\n", origin_of(&folder)));
-        if request.report.is_some() {
-            text.push_str(&format!(
-                "report:  {}\n",
-                origin_of(&folder.join("report.html"))
-            ));
-        }
-        outcome::print_of(&folder, &text)?;
-    }
-    Ok(outcome)
+    printed?;
+    Ok(ended)
 }

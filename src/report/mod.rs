@@ -1,5 +1,6 @@
 //! Reports for people: HTML for the browser, text for the terminal.
 
+mod answer;
 mod changes;
 mod first_sessions;
 mod judging;
@@ -15,6 +16,7 @@ use crate::history::Changes;
 use crate::metric::{Rules, round4};
 use crate::summary::{PageFacts, ShownSession, Summary};
 
+pub use answer::answer;
 pub use changes::{CHART_STYLE, changes_page, changes_section};
 pub use first_sessions::{FirstSession, first_sessions};
 pub use notice::{Notice, Places};
