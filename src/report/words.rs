@@ -65,19 +65,15 @@ pub(super) fn in_lines(items: &[String], columns: usize, most: usize) -> Vec<Str
     for (at, item) in items.iter().enumerate() {
         let comma = if at + 1 < items.len() { "," } else { "" };
         let item = format!("{item}{comma}");
+        let full = lines.len() == most;
         match lines.last_mut() {
             Some(line) if line.width() + 1 + item.width() <= columns => {
                 line.push(' ');
                 line.push_str(&item);
             }
-            _ if lines.len() == most => {
+            Some(line) if full => {
                 let left = grouped((items.len() - at) as u64);
-                let more = format!(" and {left} more");
-                if let Some(line) = lines.last_mut() {
-                    let line_end = line.trim_end_matches(',').len();
-                    line.truncate(line_end);
-                    line.push_str(&more);
-                }
+                *line = format!("{} and {left} more", line.trim_end_matches(','));
                 break;
             }
             _ => lines.push(item),
