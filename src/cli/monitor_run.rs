@@ -141,7 +141,8 @@ pub(super) fn check(monitor: &Monitor, config: Option<&Path>) -> Result<(), AnyE
     open::column_map(&job)?;
     open::engine(&job, CacheChoice::User)?;
     open::judge_model(&job, &rules)?;
-    Notifier::of(&job)?;
+    // The variable that holds an address may be there for the runs alone.
+    Notifier::check(&job)?;
     // A judge may be named later, by a settings file: what is said of judges waits for it.
     let kept = read_kept(&monitor.settings)?;
     let kept = kept.only(|name| !Setting::named(name).is_some_and(Setting::of_judges));
@@ -194,6 +195,7 @@ impl<'a> Runner<'a> {
     fn request(&self, monitor: &Monitor, out: PathBuf) -> Result<ScoreRequest, AnyError> {
         check(monitor, self.config)?;
         let job = job_of(monitor, self.config)?;
+        Notifier::of(&job)?;
         let page = Some(crate::report::html as PageWriter);
         let mut request = open::score(&job, monitor.paths.clone(), out, page)?;
         request.targets = targets(monitor, open::sample_seed(&job));
@@ -206,7 +208,7 @@ impl<'a> Runner<'a> {
         Ok(request)
     }
 
-    /// Who is told of a run; none also where that is not known, which [`check`] refuses before the run.
+    /// Who is told of a run; none also where that is not known, which is refused before the run.
     fn notifier(&self, monitor: &Monitor) -> Option<Notifier> {
         let job = job_of(monitor, self.config).ok()?;
         Notifier::of(&job).ok().flatten()

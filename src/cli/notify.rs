@@ -27,28 +27,37 @@ pub(super) struct Notifier {
 }
 
 impl Notifier {
+    /// Checks what does not hang on the environment.
+    ///
+    /// # Errors
+    /// [`SettingsError`] for what links can't begin with, and where no connection may be opened.
+    pub fn check(job: &Job) -> Result<(), SettingsError> {
+        if job.offline && told(job).is_some() {
+            return Err(SettingsError(
+                "--offline: --notify opens a connection; leave one of them out, or say --notify none"
+                    .into(),
+            ));
+        }
+        match job.notify_link.as_deref().and_then(link_fault) {
+            None => Ok(()),
+            Some(fault) => Err(SettingsError(format!("--notify-link: {fault}"))),
+        }
+    }
+
     /// Who is told of a run by these settings; none where nobody is.
     ///
     /// # Errors
     /// [`SettingsError`] for an address that is none, for a variable that is not set, for what links can't begin with, and
     /// where no connection may be opened. The message does not show the address.
     pub fn of(job: &Job) -> Result<Option<Self>, SettingsError> {
-        let Some(address) = job.notify.as_deref().filter(|given| *given != NOBODY) else {
+        Self::check(job)?;
+        let Some(address) = told(job) else {
             return Ok(None);
         };
-        if job.offline {
-            return Err(SettingsError(
-                "--offline: --notify opens a connection; leave one of them out, or say --notify none".into(),
-            ));
-        }
         let (url, filled) =
             with_variables("notify", address).map_err(|e| SettingsError(e.to_string()))?;
         let webhook =
             Webhook::new(&url, &filled).map_err(|e| SettingsError(format!("--notify: {e}")))?;
-        let link = job.notify_link.clone();
-        if let Some(fault) = link.as_deref().and_then(link_fault) {
-            return Err(SettingsError(format!("--notify-link: {fault}")));
-        }
         let host = webhook.host().split("://").nth(1).unwrap_or_default();
         let slack = SLACK.contains(&host);
         Ok(Some(Self {
@@ -57,7 +66,7 @@ impl Notifier {
                 false => NoticeFormat::Json,
             }),
             webhook,
-            link,
+            link: job.notify_link.clone(),
             when: job.notify_when.unwrap_or_default(),
             told: Cell::new(false),
         }))
@@ -111,6 +120,11 @@ impl Notifier {
             ),
         }
     }
+}
+
+/// The address that is told, as it was given.
+fn told(job: &Job) -> Option<&str> {
+    job.notify.as_deref().filter(|given| *given != NOBODY)
 }
 
 /// What a run is called: by its directory, and before that by the name of its monitor.
