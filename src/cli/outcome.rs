@@ -94,10 +94,15 @@ pub(super) fn print_usage_error(error: &clap::Error) {
         let text = error.render().to_string();
         let (message, rest) = text.split_once("\n\n").unwrap_or((&text, ""));
         let message = message.trim_start_matches("error: ");
-        let hint: Vec<&str> = rest.split_whitespace().collect();
-        let hint = hint.join(" ");
+        // A tip where there is one, else where help is.
+        let parts = || {
+            rest.split("\n\n")
+                .map(str::trim)
+                .filter(|part| !part.is_empty())
+        };
+        let tip = parts().find(|part| part.starts_with("tip:"));
+        let hint = tip.or_else(|| parts().next_back());
         let exit_code = u8::try_from(error.exit_code()).unwrap_or(2);
-        let hint = Some(hint.as_str()).filter(|hint| !hint.is_empty());
         print_json_error(message, &[], exit_code, hint);
     }
     // Nothing can be done about a closed standard error.

@@ -25,6 +25,7 @@ pub fn text(summary: &Summary, paint: Paint) -> String {
     let _ = write_judges(&mut out, summary);
     let _ = write_conversations(&mut out, summary);
     let _ = write_batches(&mut out, summary);
+    let _ = write_attention(&mut out, summary, paint);
     let _ = write_worst(&mut out, summary, paint);
     let _ = write_problems(&mut out, summary, paint);
     let _ = write_end(&mut out, summary, paint);
@@ -251,6 +252,23 @@ pub(super) fn write_conversations(out: &mut String, s: &Summary) -> std::fmt::Re
             })
             .collect();
         writeln!(out, "averages of 5, lowest first: {}", metrics.join(", "))?;
+    }
+    Ok(())
+}
+
+fn write_attention(out: &mut String, s: &Summary, paint: Paint) -> std::fmt::Result {
+    let Some(attention) = s.attention.as_ref().filter(|a| !a.first.is_empty()) else {
+        return Ok(());
+    };
+    writeln!(out, "\n{}", paint.head("first to look at, and why"))?;
+    for session in &attention.first {
+        let project = match &session.project_id {
+            Some(project) => format!(" (project {})", brief(project)),
+            None => String::new(),
+        };
+        let id = brief(&session.session_id);
+        writeln!(out, "{:>3}  {id}{project}", session.place)?;
+        writeln!(out, "     {}", plain(&session.why))?;
     }
     Ok(())
 }
