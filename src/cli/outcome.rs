@@ -101,7 +101,7 @@ pub(super) fn print_usage_error(error: &clap::Error) {
                 .filter(|part| !part.is_empty())
         };
         let tip = parts().find(|part| part.starts_with("tip:"));
-        let hint = tip.or_else(|| parts().next_back());
+        let hint = tip.or_else(|| parts().last());
         let exit_code = u8::try_from(error.exit_code()).unwrap_or(2);
         print_json_error(message, &[], exit_code, hint);
     }
