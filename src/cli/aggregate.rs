@@ -9,10 +9,8 @@ use super::setting_flags::{Offer, SettingFlags};
 use super::{AnyError, Outcome, idle_flags, outcome, score};
 use crate::job::{Job, Setting, SettingsError};
 use crate::metric::Method;
-use crate::report::Paint;
 use crate::run::open;
 use crate::run::{AggregateRequest, CacheChoice, aggregate};
-use crate::text::origin_of;
 
 /// Flags of `aggregate`.
 #[derive(Args, Debug)]
@@ -38,7 +36,8 @@ impl Offer for OfAggregate {
     }
 
     fn hides(setting: &Setting) -> bool {
-        setting.of_judges() || idle_flags::OF_AGGREGATE.contains(&setting.name)
+        let idle = idle_flags::OF_AGGREGATE.contains(&setting.name);
+        idle || setting.of_judges() || setting.of_alerts()
     }
 }
 
@@ -81,11 +80,7 @@ pub(super) fn run(mut args: AggregateArgs, config: Option<&Path>) -> Result<Outc
     place.deliver()?;
     let text = match job.json {
         true => format!("{}\n", serde_json::to_string_pretty(&summary)?),
-        false => format!(
-            "{}results: {}\n",
-            crate::report::text(&summary, Paint::of_stdout()),
-            origin_of(&folder)
-        ),
+        false => outcome::told(&summary, &folder, false),
     };
     outcome::print_of(&folder, &text)?;
     Ok(Outcome::of(&summary))

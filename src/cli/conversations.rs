@@ -7,12 +7,13 @@ use std::sync::Arc;
 use clap::Args;
 use serde_json::Value;
 
+use super::notify::Notifier;
 use super::piped::Piped;
 use super::progress::ProgressBar;
 use super::setting_flags::{Offer, SettingFlags};
 use super::{AnyError, Outcome, idle_flags, outcome, plan};
 use crate::conversation::{ConversationSummary, TableCounts};
-use crate::job::{Given, Setting, SettingsError};
+use crate::job::{Given, Job, Setting, SettingsError};
 use crate::metric::CONVERSATION;
 use crate::report::{brief, counted};
 use crate::run::open::{Tables, turns};
@@ -63,7 +64,29 @@ impl Offer for OfConversations {
 pub(super) fn run(mut args: ConversationsArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
     let _piped = Piped::take(&mut args.turns)?;
     refuse_idle_flags(&args.settings.given)?;
-    let given = args.settings.given.complete(config)?;
+    let flags = args.settings.given.clone();
+    args.settings.given = args.settings.given.complete(config)?;
+    if args.dry_run {
+        idle_flags::of_no_alert(
+            &flags,
+            "a dry run makes no run, so that there is nothing to tell of; leave it out",
+        )?;
+        return judged(args, None);
+    }
+    let job = Job::of(args.settings.given.clone())?;
+    idle_flags::of_alerts(&flags, &job)?;
+    let notifier = Notifier::of(&job)?;
+    let out = args.out.clone().unwrap_or_default();
+    let result = judged(args, notifier.as_ref());
+    if let (Some(notifier), Err(error)) = (&notifier, &result) {
+        notifier.failed(None, &out, &error.to_string());
+    }
+    result
+}
+
+/// Judges, or plans to; the settings are complete.
+fn judged(args: ConversationsArgs, notifier: Option<&Notifier>) -> Result<Outcome, AnyError> {
+    let given = args.settings.given;
     let (json, overwrite) = (given.has("json"), given.has("overwrite"));
     let offline = given.has("offline");
     let inputs = crate::store::fetched(args.turns, offline)?;
@@ -89,15 +112,16 @@ pub(super) fn run(mut args: ConversationsArgs, config: Option<&Path>) -> Result<
             place.map_or(Ok(()), Destination::deliver)?;
             plan::print(&plan, json, written.as_deref())
         }
-        false => carry_out(&request, json, place.unwrap_or_default()),
+        false => carry_out(&request, json, place.unwrap_or_default(), notifier),
     }
 }
 
-/// Judges, with a progress bar, and prints what came of it.
+/// Judges, with a progress bar, prints what came of it, and tells who is to be told.
 pub(super) fn carry_out(
     request: &TurnsRequest,
     json: bool,
     place: Destination,
+    notifier: Option<&Notifier>,
 ) -> Result<Outcome, AnyError> {
     let progress = Arc::new(Progress::default());
     let bar = ProgressBar::start(Arc::clone(&progress));
@@ -105,12 +129,17 @@ pub(super) fn carry_out(
     bar.stop();
     let (summary, folder) = result?;
     place.deliver()?;
+    let ended = Outcome::of(&summary);
     let text = match json {
         true => format!("{}\n", serde_json::to_string_pretty(&summary)?),
         false => format!("{}results: {}\n", text(&summary), origin_of(&folder)),
     };
-    outcome::print_of(&folder, &text)?;
-    Ok(Outcome::of(&summary))
+    let printed = outcome::print_of(&folder, &text);
+    if let Some(notifier) = notifier {
+        notifier.ended(None, &folder, false, &summary, ended);
+    }
+    printed?;
+    Ok(ended)
 }
 
 /// Refuses flags that would do nothing here.

@@ -93,6 +93,10 @@ pub(super) fn of_aggregate(given: &Given) -> Result<(), SettingsError> {
         given,
         "aggregate asks no judge, so this has no effect; leave it out",
     )?;
+    of_no_alert(
+        given,
+        "aggregate tells nobody of its runs, so this has no effect; leave it out",
+    )?;
     match given.names().find(|name| OF_AGGREGATE.contains(name)) {
         None => Ok(()),
         Some("signals") => refuse(
@@ -116,6 +120,32 @@ pub(super) fn of_aggregate(given: &Given) -> Result<(), SettingsError> {
     }
 }
 
+/// Refuses flags that say who is told of a run, where nobody is; `why` says so.
+///
+/// # Errors
+/// Naming the flag.
+pub(super) fn of_no_alert(given: &Given, why: &str) -> Result<(), SettingsError> {
+    let of_alerts = |name: &&str| Setting::named(name).is_some_and(Setting::of_alerts);
+    match given.names().find(of_alerts) {
+        None => Ok(()),
+        Some(name) => refuse(name, why),
+    }
+}
+
+/// Refuses flags that say how somebody is told of a run, where nobody is.
+///
+/// # Errors
+/// Naming the flag.
+pub(super) fn of_alerts(given: &Given, all: &Job) -> Result<(), SettingsError> {
+    match all.notify.is_some() {
+        true => Ok(()),
+        false => of_no_alert(
+            given,
+            "nobody is told of this run; name an address with --notify",
+        ),
+    }
+}
+
 /// Refuses a gate on drift where nothing is continued; `why` says so.
 ///
 /// # Errors
@@ -132,6 +162,10 @@ pub(super) fn of_no_night(given: &Given, why: &str) -> Result<(), SettingsError>
 /// # Errors
 /// Naming the flag.
 pub(super) fn of_no_run(given: &Given) -> Result<(), SettingsError> {
+    of_no_alert(
+        given,
+        "a plan makes no run, so that there is nothing to tell of; leave it out",
+    )?;
     match ["buckets", "resume"].iter().find(|name| given.has(name)) {
         None => Ok(()),
         Some(name) => refuse(

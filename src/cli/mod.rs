@@ -25,6 +25,7 @@ mod monitor;
 mod monitor_flags;
 mod monitor_run;
 mod named_values;
+mod notify;
 mod outcome;
 mod panics;
 mod piped;
@@ -63,7 +64,7 @@ pub struct Cli {
     /// Settings file [default: nightmill.toml, if there is one]
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<std::path::PathBuf>,
-    /// Log what is being done; twice for more
+    /// Log what is being done, and print the whole summary; twice for more
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
     /// Log as JSON lines
@@ -117,18 +118,20 @@ impl Cli {
             .try_get_matches()
             .and_then(|matches| Self::from_arg_matches(&matches));
         parsed.unwrap_or_else(|error| {
-            if error.use_stderr() && outcome::wants_json() {
-                outcome::print_json_error(&error.render().to_string(), &[]);
+            if error.use_stderr() {
+                outcome::print_usage_error(&error);
                 std::process::exit(error.exit_code());
             }
             error.exit()
         })
     }
 
-    /// Runs the command; prints errors to standard error.
+    /// Runs the command; prints errors to standard error, and as JSON to standard output where that was asked for.
     pub fn run(self) -> ExitCode {
+        const FAILED: u8 = 2;
         start_logs(self.verbose, self.log_json);
         let config = self.config.as_deref();
+        let reads_settings = self.command.reads_whether_json();
         panics::watch();
         let result =
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match self.command {
@@ -153,11 +156,33 @@ impl Cli {
         match result {
             Ok(outcome) => outcome.into(),
             Err(error) => {
-                outcome::print_error(error.as_ref());
-                ExitCode::from(2)
+                let json = outcome::wants_json() || (reads_settings && settings_say_json(config));
+                outcome::print_failure(error.as_ref(), FAILED, json);
+                ExitCode::from(FAILED)
             }
         }
     }
+}
+
+impl Command {
+    /// Whether the environment and the settings file can ask it for JSON, too.
+    fn reads_whether_json(&self) -> bool {
+        matches!(
+            self,
+            Self::Score(_)
+                | Self::Conversations(_)
+                | Self::Plan(_)
+                | Self::Aggregate(_)
+                | Self::Embed(_)
+                | Self::Export(_)
+        )
+    }
+}
+
+/// Whether the environment or the settings file asks for JSON; no, where they can't be read.
+fn settings_say_json(config: Option<&std::path::Path>) -> bool {
+    let given = crate::job::Given::default().complete(config);
+    given.is_ok_and(|given| given.has("json"))
 }
 
 /// Anything that stops a command.

@@ -10,7 +10,7 @@ use super::monitor_flags::{AddArgs, MonitorCommand, SetArgs};
 use super::monitor_run::{Runner, check, kept_settings, masked, metrics_of};
 use super::{AnyError, Outcome, listing, outcome};
 use crate::history::figures::Target;
-use crate::job::{SettingsError, split_numbers};
+use crate::job::{Setting, SettingsError, split_numbers};
 use crate::metric::Level;
 use crate::monitor;
 use crate::monitor::{Cadence, Monitor, MonitorStatus, MonitorStore, NewMonitor, StoreError};
@@ -246,12 +246,14 @@ fn change(
         monitor.updated_at = now;
     }
     let chooses_or_computes = |of: &Monitor| {
+        let mut settings = of.settings.clone();
+        settings.retain(|name, _| !Setting::named(name).is_some_and(Setting::of_alerts));
         (
             of.filters.clone(),
             of.sampling_rate,
             of.metric_names.clone(),
             of.model.clone(),
-            of.settings.clone(),
+            settings,
         )
     };
     if chooses_or_computes(monitor) != chooses_or_computes(&before) {

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Utc};
 
+use super::notify::{NOBODY, Notifier};
 use super::{AnyError, Outcome, idle_flags};
 use crate::job::{Given, Job, Setting, SettingsError};
-use crate::judge::{Written, masked_header, masked_url};
+use crate::judge::{Written, masked_header, masked_url, masked_webhook};
 use crate::metric::{Level, Method, SIGNALS, find};
 use crate::monitor::{FileMark, Monitor, Order, RunMade, RunMonitor};
 use crate::output::{Announced, Begun, RunError};
@@ -61,6 +62,7 @@ pub(super) fn kept_settings(given: &[String]) -> Result<BTreeMap<String, String>
 pub(super) fn masked(key: &str, value: &str) -> String {
     match key {
         "judge_url" => masked_url(value, Written::AsGiven),
+        "notify" if value != NOBODY => masked_webhook(value),
         "judge_headers" => {
             let headers = value.split(',').map(masked_header);
             headers.collect::<Vec<_>>().join(",")
@@ -139,6 +141,8 @@ pub(super) fn check(monitor: &Monitor, config: Option<&Path>) -> Result<(), AnyE
     open::column_map(&job)?;
     open::engine(&job, CacheChoice::User)?;
     open::judge_model(&job, &rules)?;
+    // The variable that holds an address may be there for the runs alone.
+    Notifier::check(&job)?;
     // A judge may be named later, by a settings file: what is said of judges waits for it.
     let kept = read_kept(&monitor.settings)?;
     let kept = kept.only(|name| !Setting::named(name).is_some_and(Setting::of_judges));
@@ -191,6 +195,7 @@ impl<'a> Runner<'a> {
     fn request(&self, monitor: &Monitor, out: PathBuf) -> Result<ScoreRequest, AnyError> {
         check(monitor, self.config)?;
         let job = job_of(monitor, self.config)?;
+        Notifier::of(&job)?;
         let page = Some(crate::report::html as PageWriter);
         let mut request = open::score(&job, monitor.paths.clone(), out, page)?;
         request.targets = targets(monitor, open::sample_seed(&job));
@@ -201,6 +206,12 @@ impl<'a> Runner<'a> {
             judge.filters = TraceFilters::default();
         }
         Ok(request)
+    }
+
+    /// Who is told of a run; none also where that is not known, which is refused before the run.
+    fn notifier(&self, monitor: &Monitor) -> Option<Notifier> {
+        let job = job_of(monitor, self.config).ok()?;
+        Notifier::of(&job).ok().flatten()
     }
 
     fn list(&self, monitor: &Monitor) -> Result<Vec<FileMark>, AnyError> {
@@ -227,6 +238,7 @@ impl<'a> Runner<'a> {
         order: &Order,
         name: String,
         out: PathBuf,
+        notifier: Option<&Notifier>,
     ) -> Result<Option<RunMade>, AnyError> {
         let request = ScoreRequest {
             name: Some(monitor.run_name()),
@@ -247,11 +259,16 @@ impl<'a> Runner<'a> {
                 made => made,
             },
         };
-        let (summary, _) = made?;
+        let (summary, folder) = made?;
         for drift in summary.drift_gate().iter().flat_map(|gate| &gate.found) {
             tracing::warn!(monitor = %monitor.id, "drift: {drift}");
         }
-        self.ended.push(Outcome::of(&summary));
+        let outcome = Outcome::of(&summary);
+        self.ended.push(outcome);
+        if let Some(notifier) = notifier {
+            let report = request.report.is_some();
+            notifier.ended(request.name.as_deref(), &folder, report, &summary, outcome);
+        }
         Ok(Some(RunMade {
             id: name,
             pending: summary.pending() || summary.judge_was_silent(),
@@ -261,7 +278,11 @@ impl<'a> Runner<'a> {
 
 impl RunMonitor for Runner<'_> {
     fn files(&mut self, monitor: &Monitor) -> Result<Vec<FileMark>, String> {
-        guarded(|| self.list(monitor))
+        let listed = guarded(|| self.list(monitor));
+        if let (Some(notifier), Err(why)) = (self.notifier(monitor), &listed) {
+            notifier.failed(Some(&monitor.run_name()), &monitor.out, why);
+        }
+        listed
     }
 
     fn run(&mut self, monitor: &Monitor, order: &Order) -> Result<Option<RunMade>, String> {
@@ -274,7 +295,12 @@ impl RunMonitor for Runner<'_> {
                 monitor_id: Some(&monitor.id),
             },
         );
-        let result = guarded(|| self.score(monitor, order, name, out));
+        let notifier = self.notifier(monitor);
+        let folder = out.clone();
+        let result = guarded(|| self.score(monitor, order, name, out, notifier.as_ref()));
+        if let (Some(notifier), Err(why)) = (&notifier, &result) {
+            notifier.failed(Some(&monitor.run_name()), &folder, why);
+        }
         match (begun, &result) {
             (None, _) => {}
             (Some(begun), Ok(_)) => begun.done(),
@@ -392,6 +418,8 @@ mod tests {
             ("judge-url=http://h/v1?k=ab", "settings file"),
             ("judge_headers=x-title=a,x-key=ab", "${NAME}"),
             ("judge-headers=Authorization: Bearer sk-1", "${NAME}"),
+            ("notify=https://hooks.slack.com/services/T/B/X", "${NAME}"),
+            ("notify=https://hooks.slack.com/services/${KEY}", "${NAME}"),
         ] {
             let error = kept(&[pair]).unwrap_err().to_string();
             assert!(error.contains(expected), "{pair}: {error}");

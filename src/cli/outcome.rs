@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::job::SettingsError;
-use crate::report::plain;
+use crate::report::{Paint, answer, plain};
 use crate::summary::Summary;
 use crate::text::{origin_of, with_origins};
 
@@ -30,32 +30,87 @@ impl Outcome {
             Self::Done
         }
     }
+
+    /// The exit code.
+    pub(super) fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::GateFailed => 1,
+            Self::Incomplete => 3,
+        }
+    }
 }
 
 impl From<Outcome> for ExitCode {
     fn from(outcome: Outcome) -> Self {
-        Self::from(match outcome {
-            Outcome::Done => 0,
-            Outcome::GateFailed => 1,
-            Outcome::Incomplete => 3,
-        })
+        Self::from(outcome.code())
     }
 }
 
-/// Whether this process was asked for JSON: then its errors are JSON too.
+/// What a run came to, as text: the short answer, or with -v the whole summary.
+pub(super) fn told(summary: &Summary, folder: &Path, report: bool) -> String {
+    let (results, paint) = (origin_of(folder), Paint::of_stdout());
+    let report = report.then(|| origin_of(&folder.join("report.html")));
+    if !tracing::enabled!(tracing::Level::INFO) {
+        return answer(summary, paint, &results, report.as_deref());
+    }
+    let mut text = crate::report::text(summary, paint);
+    text.push_str(&format!("results: {results}\n"));
+    if let Some(report) = report {
+        text.push_str(&format!("report:  {report}\n"));
+    }
+    text
+}
+
+/// Whether the command line of this process asks for JSON: then what ends it is told as JSON too.
 pub(super) fn wants_json() -> bool {
     let mut flags = std::env::args_os().skip(1).take_while(|arg| arg != "--");
     flags.any(|arg| arg == "--json")
 }
 
-/// Prints an error as one JSON object in one line.
-pub(super) fn print_json_error(message: &str, causes: &[String]) {
-    let error = serde_json::json!({ "error": message.trim_end(), "causes": causes });
-    let _ = writeln!(std::io::stderr(), "{error}");
+/// An error that ends the command, as one JSON object in one line on standard output. `hint` is what to do next, where that
+/// is known apart from the message.
+pub(super) fn print_json_error(
+    message: &str,
+    causes: &[String],
+    exit_code: u8,
+    hint: Option<&str>,
+) {
+    let mut told = serde_json::json!({ "message": message.trim_end(), "exit_code": exit_code });
+    if let Some(hint) = hint {
+        told["hint"] = hint.into();
+    }
+    if !causes.is_empty() {
+        told["causes"] = causes.into();
+    }
+    let error = serde_json::json!({ "error": told });
+    // Nothing can be done about a closed standard output.
+    let _ = print(&format!("{error}\n"));
 }
 
-/// Prints an error and its causes.
-pub(super) fn print_error(error: &dyn std::error::Error) {
+/// Says that a command line can't be understood: to people, and where JSON was asked for to programs too.
+pub(super) fn print_usage_error(error: &clap::Error) {
+    if wants_json() {
+        let text = error.render().to_string();
+        let (message, rest) = text.split_once("\n\n").unwrap_or((&text, ""));
+        let message = message.trim_start_matches("error: ");
+        // A tip where there is one, else where help is.
+        let parts = || {
+            rest.split("\n\n")
+                .map(str::trim)
+                .filter(|part| !part.is_empty())
+        };
+        let tip = parts().find(|part| part.starts_with("tip:"));
+        let hint = tip.or_else(|| parts().last());
+        let exit_code = u8::try_from(error.exit_code()).unwrap_or(2);
+        print_json_error(message, &[], exit_code, hint);
+    }
+    // Nothing can be done about a closed standard error.
+    let _ = error.print();
+}
+
+/// The causes of an error that it does not tell itself.
+fn causes_of(error: &dyn std::error::Error) -> Vec<String> {
     let mut causes: Vec<String> = Vec::new();
     let mut cause = error.source();
     while let Some(source) = cause {
@@ -66,12 +121,25 @@ pub(super) fn print_error(error: &dyn std::error::Error) {
         }
         cause = source.source();
     }
-    if wants_json() {
-        let causes: Vec<String> = causes.iter().map(|cause| with_origins(cause)).collect();
-        return print_json_error(&with_origins(&error.to_string()), &causes);
-    }
-    let mut message = format!("error: {error}");
     causes
+}
+
+/// Prints an error that ends the command with this exit code: to people, and with `json` to programs too.
+pub(super) fn print_failure(error: &dyn std::error::Error, exit_code: u8, json: bool) {
+    if json {
+        let causes: Vec<String> = causes_of(error)
+            .iter()
+            .map(|cause| with_origins(cause))
+            .collect();
+        print_json_error(&with_origins(&error.to_string()), &causes, exit_code, None);
+    }
+    print_error(error);
+}
+
+/// Prints an error and its causes to standard error.
+pub(super) fn print_error(error: &dyn std::error::Error) {
+    let mut message = format!("error: {error}");
+    causes_of(error)
         .iter()
         .for_each(|cause| message.push_str(&format!("\n  cause: {cause}")));
     let message = with_origins(&message);

@@ -112,13 +112,13 @@ pub(super) fn run(args: RetryArgs) -> Result<Outcome, AnyError> {
         tell()?;
         retry.narrow_turns(&mut request);
         let here = Destination::local(request.out.clone());
-        return conversations::carry_out(&request, args.json, here);
+        return conversations::carry_out(&request, args.json, here, None);
     }
     let here = Destination::local(out.clone());
     let mut request = open::score(&Job::of(given)?, files, out, Some(crate::report::html))?;
     tell()?;
     retry.narrow(&mut request);
-    score::carry_out(&request, args.json, here)
+    score::carry_out(&request, args.json, here, None)
 }
 
 fn nothing_failed(retry: &Retry) -> String {

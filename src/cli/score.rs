@@ -5,17 +5,16 @@ use std::sync::Arc;
 
 use clap::Args;
 
+use super::notify::Notifier;
 use super::piped::Piped;
 use super::progress::ProgressBar;
 use super::setting_flags::{OfRuns, SettingFlags};
 use super::target_flags::TargetFlags;
 use super::{AnyError, Outcome, idle_flags, outcome};
 use crate::job::Job;
-use crate::report::Paint;
 use crate::run::open::{self, sample_seed};
 use crate::run::{PageWriter, Progress, ScoreRequest, score};
 use crate::store::{Destination, Fetched, StoreError};
-use crate::text::origin_of;
 
 /// Flags of `score`.
 #[derive(Args, Debug)]
@@ -47,8 +46,19 @@ pub(super) fn run(mut args: ScoreArgs, config: Option<&Path>) -> Result<Outcome,
         return Ok(Outcome::Done);
     }
     let _piped = Piped::take(&mut args.paths)?;
+    let job = Job::of(args.settings.given.clone().complete(config)?)?;
+    idle_flags::of_alerts(&args.settings.given, &job)?;
+    let notifier = Notifier::of(&job)?;
+    let out = args.out.clone().unwrap_or_default();
+    let result = scored(args, job, notifier.as_ref());
+    if let (Some(notifier), Err(error)) = (&notifier, &result) {
+        notifier.failed(None, &out, &error.to_string());
+    }
+    result
+}
+
+fn scored(args: ScoreArgs, mut job: Job, notifier: Option<&Notifier>) -> Result<Outcome, AnyError> {
     let out = args.out.unwrap_or_default();
-    let mut job = Job::of(args.settings.given.clone().complete(config)?)?;
     if args.continues.is_none() {
         idle_flags::of_no_night(
             &args.settings.given,
@@ -71,7 +81,7 @@ pub(super) fn run(mut args: ScoreArgs, config: Option<&Path>) -> Result<Outcome,
     };
     let sampled = args.targets.sampled();
     idle_flags::of_scoring(&args.settings.given, &job, &request.rules, sampled)?;
-    carry_out(&request, job.json, place)
+    carry_out(&request, job.json, place, notifier)
 }
 
 /// Brings remote inputs here, and remote signals beside them: the job names their copy then.
@@ -94,11 +104,12 @@ pub(super) fn destination(
     Destination::of(out, job.overwrite, job.offline, inputs, names)
 }
 
-/// Scores, with a progress bar, and prints what came of it.
+/// Scores, with a progress bar, prints what came of it, and tells who is to be told.
 pub(super) fn carry_out(
     request: &ScoreRequest,
     json: bool,
     place: Destination,
+    notifier: Option<&Notifier>,
 ) -> Result<Outcome, AnyError> {
     let progress = Arc::new(Progress::default());
     let bar = ProgressBar::start(Arc::clone(&progress));
@@ -106,19 +117,16 @@ pub(super) fn carry_out(
     bar.stop();
     let (summary, folder) = result?;
     place.deliver()?;
-    if json {
-        let text = format!("{}\n", serde_json::to_string_pretty(&summary)?);
-        outcome::print_of(&folder, &text)?;
-    } else {
-        let mut text = crate::report::text(&summary, Paint::of_stdout());
-        text.push_str(&format!("results: {}\n", origin_of(&folder)));
-        if request.report.is_some() {
-            text.push_str(&format!(
-                "report:  {}\n",
-                origin_of(&folder.join("report.html"))
-            ));
-        }
-        outcome::print_of(&folder, &text)?;
+    let (ended, report) = (Outcome::of(&summary), request.report.is_some());
+    let text = match json {
+        true => format!("{}\n", serde_json::to_string_pretty(&summary)?),
+        false => outcome::told(&summary, &folder, report),
+    };
+    // A server that does not answer must not be waited for before the answer is seen.
+    let printed = outcome::print_of(&folder, &text);
+    if let Some(notifier) = notifier {
+        notifier.ended(request.name.as_deref(), &folder, report, &summary, ended);
     }
-    Ok(Outcome::of(&summary))
+    printed?;
+    Ok(ended)
 }

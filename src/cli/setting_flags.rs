@@ -65,6 +65,7 @@ fn heading(theme: Theme) -> Option<&'static str> {
         Theme::Questions => "How judges are asked",
         Theme::Limits => "Limits of judging",
         Theme::Batches => "Judging in batches",
+        Theme::Alerts => "Who is told",
     })
 }
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use super::value::{
-    BucketCount, Bytes, Count, DeviceName, FileFormat, Kind, NoEvidence, Number, Numbers, Pairs,
-    PrecisionName, SettingValue,
+    BucketCount, Bytes, Count, DeviceName, FileFormat, Kind, NoEvidence, NoticeFormat, NotifyWhen,
+    Number, Numbers, Pairs, PrecisionName, SettingValue,
 };
 use super::{Given, SettingsError};
 use crate::judge::{MOST_ROUNDS, Policy, Protocol, Temperature};
@@ -40,6 +40,8 @@ pub enum Theme {
     Limits,
     /// Judging in batches.
     Batches,
+    /// Who is told of a run that has ended.
+    Alerts,
 }
 
 /// A setting, as help and files name it.
@@ -71,6 +73,11 @@ impl Setting {
         ];
         (judging.contains(&self.theme) && self.name != "offline")
             || ["judge", "max_cost"].contains(&self.name)
+    }
+
+    /// Whether it says who is told of a run. That changes nothing in it, so that no record of the run has such a setting.
+    pub fn of_alerts(&self) -> bool {
+        self.theme == Theme::Alerts
     }
 
     /// Whether its value is a path, which a manifest keeps whole.
@@ -230,7 +237,7 @@ settings! {
         no_cache(""): bool,
     }
     Judges {
-        /// Refuse everything that would open a connection: metrics that ask a judge
+        /// Refuse everything that would open a connection: metrics that ask a judge, and --notify
         offline(""): bool,
         /// Send nothing: take answers from the ledger alone
         replay(""): bool,
@@ -318,5 +325,19 @@ settings! {
         batch_size("N"): Option<Count<1, 50_000>>,
         /// Most bytes of a batch file [default: 200000000]
         batch_bytes("N"): Option<Count<1000, 200_000_000>>,
+    }
+    Alerts {
+        /// Post a summary of the run to this address when it has ended, as to a webhook of Slack; the address is a secret:
+        /// '${SLACK_WEBHOOK}' is the value of that variable. Ids, numbers and reasons are posted, no texts of traces. If
+        /// that fails there is a warning; the exit code stays that of the run. none: nobody is told
+        notify("URL"): Option<String>,
+        /// What is posted: JSON as Slack takes it, a plain text, or JSON with all figures [default: slack for an address
+        /// of hooks.slack.com, else json]
+        notify_format("FORMAT"): Option<NoticeFormat>,
+        /// What links into the report begin with, as in https://reports.example.com/{run}; {run} stands for the name of
+        /// the run directory [default: no links, and the path of the report]
+        notify_link("BASE"): Option<String>,
+        /// Of which runs: all, or those with another exit code than 0 [default: always]
+        notify_when("WHEN"): Option<NotifyWhen>,
     }
 }

@@ -258,6 +258,27 @@ pub struct DeviceName(pub &'static str);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrecisionName(pub &'static str);
 
+/// What a notice of a run is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoticeFormat {
+    /// JSON with a `text` in Slack's own markup.
+    Slack,
+    /// A text of a few lines.
+    Plain,
+    /// JSON with every figure by its name.
+    Json,
+}
+
+/// Of which runs somebody is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NotifyWhen {
+    /// Of all.
+    #[default]
+    Always,
+    /// Of those that end with another exit code than 0.
+    Problem,
+}
+
 choices! {
     EpochUnit {
         "s" => Self::Seconds,
@@ -288,6 +309,8 @@ choices! {
     }
     Policy { "production" => Self::Production, "compat" => Self::Compat }
     WhenTooLong { "fail" => Self::Fail, "cut" => Self::Cut }
+    NoticeFormat { "slack" => Self::Slack, "plain" => Self::Plain, "json" => Self::Json }
+    NotifyWhen { "always" => Self::Always, "problem" => Self::Problem }
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ mod secret;
 mod service;
 mod temperature;
 mod trace_judge;
+mod webhook;
 
 pub use asker::MOST_ROUNDS;
 pub use attempts::{Attempts, JudgeFailed, Outcome, Policy};
@@ -56,10 +57,11 @@ pub use rate::{RateGate, RateLimits, TooLargeForLimit};
 pub use retries::Retries;
 pub use secret::{
     SECRET, SecretError, Secrets, Written, header_secrets, key_of_file, masked_header, masked_url,
-    url_fault, with_variables,
+    masked_webhook, url_fault, with_variables,
 };
 pub(crate) use service::billed_for_failure;
 pub use service::{CallCounts, JudgeService, ServiceParts, Unanswered};
 pub use temperature::Temperature;
 pub(crate) use trace_judge::follow;
 pub use trace_judge::{AskingRules, Unjudged, judge_trace};
+pub use webhook::{Webhook, WebhookError};

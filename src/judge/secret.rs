@@ -8,7 +8,7 @@ mod writing;
 use std::ops::Range;
 use std::path::Path;
 
-pub use address::{Written, masked_url, url_fault, url_secrets};
+pub use address::{Written, host_of, masked_url, masked_webhook, url_fault, url_secrets};
 pub use base_url::BaseUrl;
 pub use header::{header_secrets, masked_header};
 

@@ -1,7 +1,10 @@
 //! Reports for people: HTML for the browser, text for the terminal.
 
+mod answer;
 mod changes;
+mod first_sessions;
 mod judging;
+mod notice;
 mod paint;
 mod terminal;
 mod validation;
@@ -14,7 +17,10 @@ use crate::history::Changes;
 use crate::metric::{Rules, round4};
 use crate::summary::{PageFacts, ShownSession, Summary};
 
+pub use answer::answer;
 pub use changes::{CHART_STYLE, changes_page, changes_section};
+pub use first_sessions::{FirstSession, first_sessions};
+pub use notice::{Notice, Places};
 pub use paint::Paint;
 pub use terminal::{judges, text};
 pub use validation::validation_page;

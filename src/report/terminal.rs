@@ -1,4 +1,4 @@
-//! The closing summary on the terminal.
+//! The whole summary on the terminal, with its tables; `answer.rs` has the short one.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ fn score(value: Option<f64>) -> String {
 /// The most reasons of failures that are shown.
 const MOST_REASONS: usize = 5;
 
-/// The summary as text, in lines of 80 characters where data allows it. Every number in it is in `summary.json` too.
+/// The whole summary as text, in lines of 80 characters where data allows it. Every number in it is in `summary.json` too.
 pub fn text(summary: &Summary, paint: Paint) -> String {
     let mut out = String::new();
     // Writing to a String can't fail.
@@ -25,6 +25,7 @@ pub fn text(summary: &Summary, paint: Paint) -> String {
     let _ = write_judges(&mut out, summary);
     let _ = write_conversations(&mut out, summary);
     let _ = write_batches(&mut out, summary);
+    let _ = write_attention(&mut out, summary, paint);
     let _ = write_worst(&mut out, summary, paint);
     let _ = write_problems(&mut out, summary, paint);
     let _ = write_end(&mut out, summary, paint);
@@ -74,27 +75,7 @@ fn write_counts(out: &mut String, s: &Summary) -> std::fmt::Result {
         }
         writeln!(out, "{} buckets{resumed}", grouped(buckets.count.into()))?;
     }
-    if let Some(continued) = &s.continued {
-        writeln!(
-            out,
-            "continues {}: night {}, {} of earlier nights go on, {} read again",
-            continued.run,
-            continued.night,
-            counted(continued.sessions, "session", "sessions"),
-            counted(continued.traces_read_again, "trace", "traces")
-        )?;
-        if continued.traces_kept > 0 {
-            writeln!(
-                out,
-                "{} of earlier nights keep their scores: {} files are gone or changed",
-                counted(continued.traces_kept, "trace", "traces"),
-                grouped(continued.files_gone)
-            )?;
-            for gone in &continued.gone {
-                writeln!(out, "  {gone}")?;
-            }
-        }
-    }
+    write_night(out, s)?;
     if s.texts > 0 {
         write!(
             out,
@@ -118,6 +99,32 @@ fn write_counts(out: &mut String, s: &Summary) -> std::fmt::Result {
     }
     if let Some(mode) = s.text_mode {
         writeln!(out, "text mode {}: {}", mode.name(), mode.meaning())?;
+    }
+    Ok(())
+}
+
+/// What a run took over from the nights before it.
+pub(super) fn write_night(out: &mut String, s: &Summary) -> std::fmt::Result {
+    if let Some(continued) = &s.continued {
+        writeln!(
+            out,
+            "continues {}: night {}, {} of earlier nights go on, {} read again",
+            continued.run,
+            continued.night,
+            counted(continued.sessions, "session", "sessions"),
+            counted(continued.traces_read_again, "trace", "traces")
+        )?;
+        if continued.traces_kept > 0 {
+            writeln!(
+                out,
+                "{} of earlier nights keep their scores: {} files are gone or changed",
+                counted(continued.traces_kept, "trace", "traces"),
+                grouped(continued.files_gone)
+            )?;
+            for gone in &continued.gone {
+                writeln!(out, "  {gone}")?;
+            }
+        }
     }
     Ok(())
 }
@@ -190,7 +197,7 @@ fn write_judges(out: &mut String, s: &Summary) -> std::fmt::Result {
     Ok(())
 }
 
-fn write_batches(out: &mut String, s: &Summary) -> std::fmt::Result {
+pub(super) fn write_batches(out: &mut String, s: &Summary) -> std::fmt::Result {
     let Some(b) = s.judge.as_ref().and_then(|j| j.batches.as_ref()) else {
         return Ok(());
     };
@@ -211,7 +218,7 @@ fn write_batches(out: &mut String, s: &Summary) -> std::fmt::Result {
     )
 }
 
-fn write_conversations(out: &mut String, s: &Summary) -> std::fmt::Result {
+pub(super) fn write_conversations(out: &mut String, s: &Summary) -> std::fmt::Result {
     let Some(c) = s.judge.as_ref().and_then(|j| j.conversations.as_ref()) else {
         return Ok(());
     };
@@ -245,6 +252,23 @@ fn write_conversations(out: &mut String, s: &Summary) -> std::fmt::Result {
             })
             .collect();
         writeln!(out, "averages of 5, lowest first: {}", metrics.join(", "))?;
+    }
+    Ok(())
+}
+
+fn write_attention(out: &mut String, s: &Summary, paint: Paint) -> std::fmt::Result {
+    let Some(attention) = s.attention.as_ref().filter(|a| !a.first.is_empty()) else {
+        return Ok(());
+    };
+    writeln!(out, "\n{}", paint.head("first to look at, and why"))?;
+    for session in &attention.first {
+        let project = match &session.project_id {
+            Some(project) => format!(" (project {})", brief(project)),
+            None => String::new(),
+        };
+        let id = brief(&session.session_id);
+        writeln!(out, "{:>3}  {id}{project}", session.place)?;
+        writeln!(out, "     {}", plain(&session.why))?;
     }
     Ok(())
 }
@@ -289,7 +313,8 @@ fn write_worst(out: &mut String, s: &Summary, paint: Paint) -> std::fmt::Result 
     Ok(())
 }
 
-fn write_problems(out: &mut String, s: &Summary, paint: Paint) -> std::fmt::Result {
+/// What a reader must know to misread no number, a line each.
+pub(super) fn notes(s: &Summary) -> Vec<String> {
     let mut lines = Vec::new();
     for q in &s.quarantine {
         lines.push(format!(
@@ -365,14 +390,19 @@ fn write_problems(out: &mut String, s: &Summary, paint: Paint) -> std::fmt::Resu
     }
     for (metric, count) in &s.sessions_without_evidence {
         lines.push(format!(
-            "{} with nothing to make {metric} of{}",
+            "{metric} of {} rests on nothing: {}",
             counted(*count, "session", "sessions"),
             match s.evidence_required {
-                true => ": no score, and in no mean",
-                false => ": 1.0 by --on-no-evaluable one, and in the mean",
+                true => "no score, in no mean",
+                false => "1.0 by --on-no-evaluable one, and in the mean",
             }
         ));
     }
+    lines
+}
+
+fn write_problems(out: &mut String, s: &Summary, paint: Paint) -> std::fmt::Result {
+    let lines = notes(s);
     if !lines.is_empty() {
         writeln!(out, "\n{}", paint.odd("notes"))?;
         lines
@@ -382,13 +412,8 @@ fn write_problems(out: &mut String, s: &Summary, paint: Paint) -> std::fmt::Resu
     Ok(())
 }
 
-fn write_end(out: &mut String, s: &Summary, paint: Paint) -> std::fmt::Result {
-    let stages: Vec<String> = s
-        .stages
-        .iter()
-        .map(|(name, seconds)| format!("{name} {seconds:.1} s"))
-        .collect();
-    writeln!(out, "\ntime: {}", stages.join(", "))?;
+/// Gates, and what the night drifted in.
+pub(super) fn write_verdicts(out: &mut String, s: &Summary, paint: Paint) -> std::fmt::Result {
     for gate in &s.gates {
         let verdict = match gate.passed {
             true => paint.good("passed"),
@@ -409,4 +434,14 @@ fn write_end(out: &mut String, s: &Summary, paint: Paint) -> std::fmt::Result {
         }
     }
     Ok(())
+}
+
+fn write_end(out: &mut String, s: &Summary, paint: Paint) -> std::fmt::Result {
+    let stages: Vec<String> = s
+        .stages
+        .iter()
+        .map(|(name, seconds)| format!("{name} {seconds:.1} s"))
+        .collect();
+    writeln!(out, "\ntime: {}", stages.join(", "))?;
+    write_verdicts(out, s, paint)
 }

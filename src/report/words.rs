@@ -1,5 +1,7 @@
 //! Words and numbers as the terminal shows them.
 
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
 /// The most characters of a text of data in a line for people.
 const MOST_CHARACTERS: usize = 200;
 
@@ -35,6 +37,49 @@ pub fn brief(text: &str) -> String {
         None => plain(text),
         Some((end, _)) => format!("{}…", plain(&text[..end])),
     }
+}
+
+/// The same in at most so many columns of a terminal, with `…` where it is longer.
+pub(super) fn cut(text: &str, columns: usize) -> String {
+    let text = brief(text);
+    if text.width() <= columns {
+        return text;
+    }
+    let mut kept = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        used += c.width().unwrap_or(0);
+        // The last column is for the mark.
+        if used + 1 > columns {
+            break;
+        }
+        kept.push(c);
+    }
+    format!("{}…", kept.trim_end())
+}
+
+/// Items with commas between them, in lines of at most so many columns. What does not fit into `most` lines is counted in the
+/// last of them.
+pub(super) fn in_lines(items: &[String], columns: usize, most: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for (at, item) in items.iter().enumerate() {
+        let comma = if at + 1 < items.len() { "," } else { "" };
+        let item = format!("{item}{comma}");
+        let full = lines.len() == most;
+        match lines.last_mut() {
+            Some(line) if line.width() + 1 + item.width() <= columns => {
+                line.push(' ');
+                line.push_str(&item);
+            }
+            Some(line) if full => {
+                let left = grouped((items.len() - at) as u64);
+                *line = format!("{} and {left} more", line.trim_end_matches(','));
+                break;
+            }
+            _ => lines.push(item),
+        }
+    }
+    lines
 }
 
 /// What drifted in a night, a line each; `untold` are the metrics of which nothing can be told.
@@ -83,6 +128,29 @@ mod tests {
             found,
             "drift:\n  a fell\n  b\u{fffd} fell\nno verdict on c\n"
         );
+    }
+
+    #[test]
+    fn texts_are_cut_by_columns() {
+        assert_eq!(cut("abcdef", 6), "abcdef");
+        assert_eq!(cut("abcdefg", 6), "abcde…");
+        assert_eq!(cut("ab cdefg", 4), "ab…");
+        // Wide characters take two columns.
+        assert_eq!(cut("日本語", 6), "日本語");
+        assert_eq!(cut("日本語", 5), "日本…");
+        assert_eq!(cut("a\u{1b}b", 9), "a\u{fffd}b");
+    }
+
+    #[test]
+    fn what_does_not_fit_into_lines_is_counted() {
+        let items = ["one", "two", "three", "four", "five"].map(str::to_owned);
+        assert_eq!(in_lines(&items, 80, 2), ["one, two, three, four, five"]);
+        assert_eq!(
+            in_lines(&items, 9, 9),
+            ["one, two,", "three,", "four,", "five"]
+        );
+        assert_eq!(in_lines(&items, 9, 2), ["one, two,", "three and 2 more"]);
+        assert!(in_lines(&[], 9, 2).is_empty());
     }
 
     #[test]

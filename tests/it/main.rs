@@ -47,6 +47,7 @@ mod manual_scores;
 mod night_pages;
 mod nights;
 mod no_evidence;
+mod notices;
 mod process;
 mod readme;
 mod regression_suites;

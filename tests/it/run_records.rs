@@ -246,10 +246,32 @@ fn errors_are_json_where_json_was_asked_for() {
         (&["metrics", "--jsn", "--json"], "--jsn"),
     ] {
         let ran = ended(2, args);
-        assert!(ran.stdout.is_empty(), "{ran:?}");
-        let told: Value = serde_json::from_str(&ran.stderr).unwrap();
-        assert!(told["error"].as_str().unwrap().contains(words), "{told}");
+        let told: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let error = &told["error"];
+        assert!(error["message"].as_str().unwrap().contains(words), "{told}");
+        assert_eq!(error["exit_code"], 2);
+        assert!(
+            ran.stderr.starts_with("error: ") && ran.stderr.contains(words),
+            "{ran:?}"
+        );
     }
+    let misspelt = ended(2, &["metrics", "--jsn", "--json"]).stdout;
+    let told: Value = serde_json::from_str(&misspelt).unwrap();
+    let hint = told["error"]["hint"].as_str().unwrap();
+    assert_eq!(hint, "tip: a similar argument exists: '--json'");
+    // Without the flag standard output is for results alone.
+    assert_eq!(ended(2, &["runs", "list", "/nowhere"]).stdout, "");
+    // The environment may ask for JSON as well.
+    let mut command = program();
+    command
+        .args(["score", "/nowhere", "--out", "x"])
+        .env("NIGHTMILL_JSON", "1");
+    let output = command.output().unwrap();
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (output.status.code(), &told["error"]["exit_code"]),
+        (Some(2), &json!(2))
+    );
     let help = ended(0, &["metrics", "--json", "--help"]);
     assert!(help.stdout.contains("Usage"), "{help:?}");
 }

@@ -42,7 +42,18 @@ fn what_score_says_at_its_end() {
     let out = folder.path().join("run").display().to_string();
     // At f32 the figures are the same on all processors.
     let score = ["score", SUPPORT, "--precision", "f32", "--out", &out];
-    insta::assert_snapshot!(printed(&score, folder.path()));
+    let said = printed(&score, folder.path());
+    assert!(
+        said.lines().all(|line| line.chars().count() <= 80),
+        "{said}"
+    );
+    insta::assert_snapshot!(said);
+    let whole = nightmill([&score[..], &["--overwrite", "-v"]].concat());
+    assert_eq!(whole.code, Some(0), "{whole:?}");
+    insta::assert_snapshot!(
+        "what_score_says_in_full",
+        steady(&whole.stdout, folder.path())
+    );
 }
 
 #[test]

@@ -168,6 +168,34 @@ pub fn masked_url(url: &str, written: Written<'_>) -> String {
     shown
 }
 
+/// Scheme, host and port of a URL, without user and password.
+pub fn host_of(url: &str) -> String {
+    let pieces = pieces(url).into_iter();
+    let before_path = pieces.take_while(|(_, text)| !text.starts_with(['/', '\\', '?', '#']));
+    let open = before_path.filter(|(piece, _)| *piece == Piece::Open);
+    open.map(|(_, text)| text).collect()
+}
+
+/// The address of a webhook as it was given, with `[secret]` for all that stands behind the host, and for user and password;
+/// `${NAME}` stays where nothing else stands there.
+pub fn masked_webhook(url: &str) -> String {
+    if only_placeholders(url) {
+        return url.to_owned();
+    }
+    let Some(after_scheme) = url.find("://").map(|at| at + 3) else {
+        return SECRET.to_owned();
+    };
+    let rest = url.get(after_scheme..).unwrap_or_default();
+    let end = rest.find(['/', '\\', '?', '#']).unwrap_or(rest.len());
+    let (before, path) = url.split_at(after_scheme + end);
+    let shown = masked_url(before, Written::AsGiven);
+    let mut parts = path.split('/').filter(|part| !part.is_empty());
+    match parts.all(only_placeholders) {
+        true => format!("{shown}{path}"),
+        false => format!("{shown}/{SECRET}"),
+    }
+}
+
 /// Adds what is secret of a URL in which variables were filled in at these places.
 pub fn url_secrets(url: &str, places: &[Range<usize>], secrets: &mut Secrets) {
     let mut at = 0;
@@ -265,6 +293,27 @@ mod tests {
             masked_url("http://u:${P}@h", Written::Filled(&[])),
             "http://[secret]:[secret]@h"
         );
+    }
+
+    #[test]
+    fn of_a_webhook_only_the_host_is_shown() {
+        for (given, shown) in [
+            ("https://h:1/services/T/B", "https://h:1/[secret]"),
+            (
+                "https://u:p@h/x?k=1",
+                "https://[secret]:[secret]@h/[secret]",
+            ),
+            ("https://h/${A}/${B}", "https://h/${A}/${B}"),
+            ("https://h/${A}/b", "https://h/[secret]"),
+            ("https://h/", "https://h/"),
+            ("https://h?k=1", "https://h/[secret]"),
+            ("${HOOK}", "${HOOK}"),
+            ("xoxb-1", "[secret]"),
+        ] {
+            assert_eq!(masked_webhook(given), shown, "{given}");
+        }
+        assert_eq!(host_of("https://u:p@h:1/x?k=1"), "https://h:1");
+        assert_eq!(host_of("https://h?k=1"), "https://h");
     }
 
     #[test]
