@@ -27,7 +27,6 @@ mod stages;
 mod targets;
 mod trace_rows;
 mod turns;
-mod worst;
 
 pub use aggregate::{AggregateRequest, aggregate};
 pub use embed::{EmbedRequest, EmbedSummary, embed};

@@ -4,6 +4,7 @@
 //! without being counted.
 
 mod bucket;
+mod calls;
 mod cells;
 mod digest;
 mod discover;
@@ -30,6 +31,7 @@ mod undeclared_json;
 use std::path::PathBuf;
 
 pub use bucket::Buckets;
+pub use calls::CalledTool;
 pub use digest::{CALLS_KEPT, CallDigest, OutputDigest, SpanDigest};
 pub use discover::{SourceFile, SourceFormat, discover};
 pub use document::{DocumentSource, FactRoom, any_id_repeats, read_documents};
