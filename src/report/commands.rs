@@ -49,10 +49,7 @@ pub(super) fn of_run(run: &str, query: &str) -> String {
     format!("nightmill sql {} --run {}", shell(query), shell(run))
 }
 
-fn of_session(
-    session: (&str, &str),
-    project: (&str, Option<&str>),
-) -> String {
+fn of_session(session: (&str, &str), project: (&str, Option<&str>)) -> String {
     let mut condition = format!("{} = {}", name(session.0), literal(session.1));
     if let (column, Some(project)) = project {
         condition.push_str(&format!(" AND {} = {}", name(column), literal(project)));
@@ -80,10 +77,7 @@ pub(super) fn scores(
 
 /// The command that shows the texts of a session, from the files that the run read.
 pub(super) fn texts(at: &TextsAt, session_id: &str, project_id: Option<&str>) -> String {
-    let condition = of_session(
-        (&at.session_id, session_id),
-        (&at.project_id, project_id),
-    );
+    let condition = of_session((&at.session_id, session_id), (&at.project_id, project_id));
     let columns: Vec<String> = at.columns.iter().map(|column| name(column)).collect();
     let columns = columns.join(", ");
     let tables: Vec<String> = at
@@ -91,7 +85,11 @@ pub(super) fn texts(at: &TextsAt, session_id: &str, project_id: Option<&str>) ->
         .iter()
         .map(|table| format!("SELECT {columns} FROM {} WHERE {condition}", literal(table)))
         .collect();
-    let query = format!("{} ORDER BY {}", tables.join(" UNION ALL "), name(&at.started_at));
+    let query = format!(
+        "{} ORDER BY {}",
+        tables.join(" UNION ALL "),
+        name(&at.started_at)
+    );
     let mut command = format!("nightmill sql {} --format json", shell(&query));
     for (flag, value) in &at.flags {
         command.push_str(&format!(" {flag} {}", shell(value)));

@@ -123,7 +123,9 @@ fn scores(
 ) -> Option<Scores> {
     listed.iter().any(|session| of(session).is_some()).then(|| {
         let column = |part: fn(RankedScore) -> f64| {
-            let cells = listed.iter().map(|session| of(session).map(part).map(steps));
+            let cells = listed
+                .iter()
+                .map(|session| of(session).map(part).map(steps));
             cells.collect()
         };
         Scores {
@@ -162,7 +164,11 @@ pub(super) fn data(
         let is_share = known.any(|signal| signal.name == *name && signal.is_share);
         let value = |session: &ListedSession| {
             let value = session.signals.get(at).copied().flatten()?;
-            Some(if is_share { steps(value) } else { value.round() as i64 })
+            Some(if is_share {
+                steps(value)
+            } else {
+                value.round() as i64
+            })
         };
         Signal {
             name,
@@ -191,10 +197,17 @@ pub(super) fn data(
         session: listed.iter().map(|s| s.session_id.as_str()).collect(),
         project: projects.then(|| coded(listed.iter().map(|s| s.project_id.as_deref()))),
         why,
-        first_signal: attention
-            .then(|| coded(listed.iter().map(|s| Some(s.parts.first()?.signal.as_str())))),
+        first_signal: attention.then(|| {
+            coded(
+                listed
+                    .iter()
+                    .map(|s| Some(s.parts.first()?.signal.as_str())),
+            )
+        }),
         attention: attention.then(|| {
-            let cells = listed.iter().map(|s| steps(s.attention.unwrap_or_default()));
+            let cells = listed
+                .iter()
+                .map(|s| steps(s.attention.unwrap_or_default()));
             cells.collect()
         }),
         traces: listed.iter().map(|s| s.traces).collect(),

@@ -98,7 +98,13 @@ mod tests {
 
     #[test]
     fn nothing_of_a_text_is_lost() {
-        let texts = ["", "  ", "ΟΔΟΣ – <b>", "a é\u{301} ab 日本", "the the ab the"];
+        let texts = [
+            "",
+            "  ",
+            "ΟΔΟΣ – <b>",
+            "a é\u{301} ab 日本",
+            "the the ab the",
+        ];
         for a in texts {
             for b in texts {
                 let (pieces, _) = common(a, b);
@@ -106,7 +112,10 @@ mod tests {
                 assert_eq!(whole, a);
             }
         }
-        assert_eq!(shown(&common("the the ab the", "ab the").0), "the the [ab] the");
+        assert_eq!(
+            shown(&common("the the ab the", "ab the").0),
+            "the the [ab] the"
+        );
         assert_eq!(shown(&common("the", "the").0), "the");
     }
 }

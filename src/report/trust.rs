@@ -34,7 +34,10 @@ fn with_more(kind: &'static str, text: String, mut more: Vec<String>) -> Line {
     more.truncate(MOST_REASONS);
     if all > MOST_REASONS {
         let others = (all - MOST_REASONS) as u64;
-        more.push(format!("and {}", counted(others, "more reason", "more reasons")));
+        more.push(format!(
+            "and {}",
+            counted(others, "more reason", "more reasons")
+        ));
     }
     Line { kind, text, more }
 }
@@ -64,14 +67,26 @@ pub(super) fn lines(summary: &Summary, rules: &Rules) -> Vec<Line> {
 
 fn coverage(s: &Summary) -> Line {
     if s.rows_read == s.traces {
-        let all = counted(s.rows_read, "row that was read is", "rows that were read are");
+        let all = counted(
+            s.rows_read,
+            "row that was read is",
+            "rows that were read are",
+        );
         return line("good", format!("All {all} scored, one trace each."));
     }
     let mut parts = vec![counted(s.traces, "trace scored", "traces scored")];
     for (count, one, many) in [
-        (s.merged_duplicates, "row merged into another of its trace", "rows merged into others of their traces"),
+        (
+            s.merged_duplicates,
+            "row merged into another of its trace",
+            "rows merged into others of their traces",
+        ),
         (s.quarantined, "row quarantined", "rows quarantined"),
-        (s.rows_left_out, "row left out, of no target of the run", "rows left out, of no target of the run"),
+        (
+            s.rows_left_out,
+            "row left out, of no target of the run",
+            "rows left out, of no target of the run",
+        ),
     ] {
         if count > 0 {
             parts.push(counted(count, one, many));
@@ -84,7 +99,11 @@ fn coverage(s: &Summary) -> Line {
 fn failures(s: &Summary) -> Vec<Line> {
     let mut lines = Vec::new();
     if s.unreadable_files > 0 {
-        let files = counted(s.unreadable_files, "file, or part of one,", "files, or parts of them,");
+        let files = counted(
+            s.unreadable_files,
+            "file, or part of one,",
+            "files, or parts of them,",
+        );
         lines.push(line("bad", format!("{files} could not be read.")));
     }
     if s.quarantined > 0 {
@@ -96,9 +115,18 @@ fn failures(s: &Summary) -> Vec<Line> {
     }
     if s.failed_signals > 0 {
         let reasons = s.failures.iter().map(|f| {
-            format!("{}, {}: {}", words(&f.metric), grouped(f.count), brief(&f.reason))
+            format!(
+                "{}, {}: {}",
+                words(&f.metric),
+                grouped(f.count),
+                brief(&f.reason)
+            )
         });
-        let text = counted(s.failed_signals, "score of a trace failed.", "scores of traces failed.");
+        let text = counted(
+            s.failed_signals,
+            "score of a trace failed.",
+            "scores of traces failed.",
+        );
         lines.push(with_more("bad", text, reasons.collect()));
     }
     let conversations = s.judge.as_ref().and_then(|j| j.conversations.as_ref());
@@ -125,16 +153,47 @@ fn gaps(s: &Summary) -> Vec<Line> {
             true => "no trace that says anything of it, and no score",
             false => "no trace that says anything of it: it is 1.0 there, as in PandaProbe",
         };
-        lines.push(line("open", format!("{text} for {} {what}.", words(metric))));
+        lines.push(line(
+            "open",
+            format!("{text} for {} {what}.", words(metric)),
+        ));
     }
     for (count, one, many) in [
-        (s.traces_without_session, "trace belongs to no session: it is not in the list.", "traces belong to no session: they are not in the list."),
-        (s.empty_session_ids, "row has an empty session id, and stands alone.", "rows have an empty session id, and stand alone."),
-        (s.traces_without_spans, "trace has no spans: metrics of spans say nothing of it.", "traces have no spans: metrics of spans say nothing of them."),
-        (s.traces_without_expected, "trace has no expected text: it is compared with nothing.", "traces have no expected text: they are compared with nothing."),
-        (s.unmatched_signals, "given signal is of no trace of the run.", "given signals are of no trace of the run."),
-        (s.non_finite_signals, "given signal is no number, and read as missing.", "given signals are no numbers, and read as missing."),
-        (s.continued.as_ref().map_or(0, |c| c.traces_kept), "trace keeps its scores of an earlier night: its file is gone or changed.", "traces keep their scores of earlier nights: their files are gone or changed."),
+        (
+            s.traces_without_session,
+            "trace belongs to no session: it is not in the list.",
+            "traces belong to no session: they are not in the list.",
+        ),
+        (
+            s.empty_session_ids,
+            "row has an empty session id, and stands alone.",
+            "rows have an empty session id, and stand alone.",
+        ),
+        (
+            s.traces_without_spans,
+            "trace has no spans: metrics of spans say nothing of it.",
+            "traces have no spans: metrics of spans say nothing of them.",
+        ),
+        (
+            s.traces_without_expected,
+            "trace has no expected text: it is compared with nothing.",
+            "traces have no expected text: they are compared with nothing.",
+        ),
+        (
+            s.unmatched_signals,
+            "given signal is of no trace of the run.",
+            "given signals are of no trace of the run.",
+        ),
+        (
+            s.non_finite_signals,
+            "given signal is no number, and read as missing.",
+            "given signals are no numbers, and read as missing.",
+        ),
+        (
+            s.continued.as_ref().map_or(0, |c| c.traces_kept),
+            "trace keeps its scores of an earlier night: its file is gone or changed.",
+            "traces keep their scores of earlier nights: their files are gone or changed.",
+        ),
     ] {
         if count > 0 {
             lines.push(line("open", counted(count, one, many)));
@@ -235,7 +294,10 @@ mod tests {
             "bad 8 rows are quarantined and in no figure of this page. [\"a: 2\", \"b: 2\", \"c: 2\", \"and 1 more reason\"]"
         );
         assert!(found[2].contains("2 scores wait for a judge"), "{found:?}");
-        assert!(found[3].contains("it is 1.0 there, as in PandaProbe"), "{found:?}");
+        assert!(
+            found[3].contains("it is 1.0 there, as in PandaProbe"),
+            "{found:?}"
+        );
         assert_eq!(found.len(), 4);
     }
 }

@@ -61,7 +61,7 @@
   if (data.first_signal) {
     addFilter('signal', 'First signal', data.first_signal, text => labels.get(text) || words(text), text => `a.first_signal ${is(text)}`);
   }
-  for (const slice of data.slices) addFilter(slice.name, words(slice.name), slice, text => text, text => `s."${slice.name}" ${is(text)}`);
+  for (const slice of data.slices) addFilter(slice.name, words(slice.name), slice, text => text, text => `s.${slice.name} ${is(text)}`);
   if (data.tags) {
     addFilter('tag', 'tag', data.tags, text => text, text => text === null
       ? '(s.tags IS NULL OR cardinality(s.tags) = 0)' : `array_has(s.tags, ${literal(text)})`);
@@ -288,7 +288,7 @@
   const query = () => {
     const shown = [data.attention ? 'a.place' : null, 's.session_id', 's.project_id', data.attention ? 'a.why' : null, 's.traces',
       's.agent_reliability', 's.agent_consistency', data.conversation ? 'v.overall_score' : null, 's.first_started_at'].filter(Boolean);
-    const searched = ['s.session_id', 's.project_id', data.why ? 'a.why' : null, ...data.slices.map(slice => `s."${slice.name}"`)].filter(Boolean);
+    const searched = ['s.session_id', 's.project_id', data.why ? 'a.why' : null, ...data.slices.map(slice => `s.${slice.name}`)].filter(Boolean);
     const conditions = terms().map(term => {
       const any = searched.map(name => `strpos(lower(${name}), ${literal(term)}) > 0`);
       // No tag holds a line break.
