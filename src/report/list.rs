@@ -147,8 +147,8 @@ pub(super) fn data(
     let listed = &sessions.listed;
     let attention = sessions.order == ListOrder::Attention;
     let why = attention.then(|| {
-        let parts = |session: &'_ ListedSession| session.why.as_deref().unwrap_or_default();
-        let (texts, rows) = lists(listed.iter().map(|session| parts(session).split("; ")));
+        let parts = listed.iter().map(|session| session.why.as_deref());
+        let (texts, rows) = lists(parts.map(|why| why.unwrap_or_default().split("; ")));
         Why { texts, rows }
     });
     let tags = sessions.has_tags.then(|| {

@@ -64,7 +64,6 @@ pub(super) struct SessionRows<'j> {
     rules: &'j Rules,
     labels: Option<&'j ModelLabel>,
     so_far: Option<&'j SessionsSoFar>,
-    bucket: u32,
     pub counts: SessionCounts,
 }
 
@@ -73,13 +72,11 @@ impl<'j> SessionRows<'j> {
         rules: &'j Rules,
         labels: Option<&'j ModelLabel>,
         so_far: Option<&'j SessionsSoFar>,
-        bucket: u32,
     ) -> Self {
         Self {
             rules,
             labels,
             so_far,
-            bucket,
             counts: SessionCounts::default(),
         }
     }
@@ -172,7 +169,7 @@ impl<'j> SessionRows<'j> {
                 worst_step: None,
             };
             let weights = &self.rules.weights;
-            self.counts.count(self.bucket, session, || {
+            self.counts.count(session, || {
                 worst_step(metrics[0].1.as_ref()?.row(row)?.details, weights)
             });
         }

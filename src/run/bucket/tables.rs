@@ -58,14 +58,13 @@ impl BucketPlace {
     pub async fn score(
         &self,
         job: &Arc<BucketJob>,
-        bucket: u32,
         context: &SessionContext,
         rows: Arc<dyn ExecutionPlan>,
     ) -> Result<BucketCounts, RunError> {
         let traces = TraceTables::create(self, &job.rules)?;
         let signals = job.rules.wants(ATTENTION);
         let mut sessions = SessionTables::create(self, signals, job.so_far.is_some())?;
-        let scored = score_bucket(job, bucket, context, rows, traces, &mut sessions);
+        let scored = score_bucket(job, context, rows, traces, &mut sessions);
         let (counts, traces) = scored.await?;
         sessions.finish(traces.finish()? + 1)?;
         Ok(counts)
