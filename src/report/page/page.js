@@ -1,6 +1,6 @@
 'use strict';
-// The list of sessions: search, sort, filters, pages, and the session that the address names. All text of data goes in as
-// text, never as markup.
+// The list of sessions: search, sort, filters, pages, and the session that the address names. All text of data goes in
+// as text, never as markup.
 (() => {
   const ROWS = 50, MOST_CHOICES = 200, SCALE = 10000;
   const data = JSON.parse(document.getElementById('data').textContent);
@@ -10,7 +10,8 @@
   const make = (tag, attributes, ...children) => {
     const element = document.createElement(tag);
     for (const [name, value] of Object.entries(attributes || {})) {
-      if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? '' : value);
+      if (value === null || value === undefined || value === false) continue;
+      element.setAttribute(name, value === true ? '' : value);
     }
     element.append(...children.filter(child => child !== null && child !== undefined));
     return element;
@@ -32,11 +33,13 @@
     data.attention && { name: 'place', label: 'Place', n: true, key: row => row, sql: 'a.place' },
     { name: 'session', label: 'Session', key: row => data.session[row].toLowerCase(), sql: 'lower(s.session_id)' },
     data.why && { name: 'why', label: 'Why', fixed: true },
-    data.attention && { name: 'attention', label: 'Attention', n: true, down: true, key: number(data.attention), sql: 'a.attention' },
+    data.attention && { name: 'attention', label: 'Attention', n: true, down: true, sql: 'a.attention',
+      key: number(data.attention) },
     { name: 'traces', label: 'Traces', n: true, down: true, key: number(data.traces), sql: 's.traces' },
     ...['agent_reliability', 'agent_consistency'].map(name => data[name] &&
-      { name, label: words(name), n: true, key: number(data[name].value), above: data[name].better_than, sql: 's.' + name }),
-    data.conversation && { name: 'conversation', label: 'conversation', n: true, key: number(data.conversation), sql: 'v.overall_score' },
+      { name, label: words(name), n: true, sql: 's.' + name, key: number(data[name].value), above: data[name].better_than }),
+    data.conversation && { name: 'conversation', label: 'conversation', n: true, sql: 'v.overall_score',
+      key: number(data.conversation) },
     { name: 'started', label: 'Started', down: true, key: number(data.started), sql: 's.first_started_at' },
     (data.slices.length || data.tags) && { name: 'slices', label: 'Slices', fixed: true },
   ].filter(Boolean);
@@ -59,9 +62,12 @@
     filters.push({ name, label, source, shown, sql, unknown, counts, order: order.slice(0, MOST_CHOICES) });
   };
   if (data.first_signal) {
-    addFilter('signal', 'First signal', data.first_signal, text => labels.get(text) || words(text), text => `a.first_signal ${is(text)}`);
+    const shown = text => labels.get(text) || words(text);
+    addFilter('signal', 'First signal', data.first_signal, shown, text => `a.first_signal ${is(text)}`);
   }
-  for (const slice of data.slices) addFilter(slice.name, words(slice.name), slice, text => text, text => `s.${slice.name} ${is(text)}`);
+  for (const slice of data.slices) {
+    addFilter(slice.name, words(slice.name), slice, text => text, text => `s.${slice.name} ${is(text)}`);
+  }
   if (data.tags) {
     addFilter('tag', 'tag', data.tags, text => text, text => text === null
       ? '(s.tags IS NULL OR cardinality(s.tags) = 0)' : `array_has(s.tags, ${literal(text)})`);
@@ -84,10 +90,12 @@
   const terms = () => state.q.toLowerCase().split(/\s+/).filter(Boolean);
   const search = wanted => {
     lower = lower || data.session.map(id => id.toLowerCase());
-    const of = source => source && source.texts.map(text => text.toLowerCase());
-    const sources = [data.project, data.why, ...data.slices, data.tags].filter(Boolean).map(source => ({ rows: source.rows, texts: of(source) }));
+    const sources = [data.project, data.why, ...data.slices, data.tags].filter(Boolean)
+      .map(({ rows, texts }) => ({ rows, texts: texts.map(text => text.toLowerCase()) }));
     return wanted.map(term => {
-      const hits = sources.map(source => ({ rows: source.rows, hit: source.texts.map(text => text.includes(term)) })).filter(source => source.hit.includes(true));
+      // Each text is looked at once, however many rows have it.
+      const hits = sources.map(({ rows, texts }) => ({ rows, hit: texts.map(text => text.includes(term)) }))
+        .filter(({ hit }) => hit.includes(true));
       return row => lower[row].includes(term) || hits.some(({ rows, hit }) => {
         const cell = rows[row];
         return typeof cell === 'number' ? cell >= 0 && hit[cell] : cell.some(text => hit[text]);
@@ -184,40 +192,47 @@
 
   // The table.
   const slicesOf = row => [
-    ...data.slices.map(slice => [slice.name, coded(slice, row)]).filter(([, text]) => text !== null).map(([name, text]) => `${words(name)} ${text}`),
+    ...data.slices.map(slice => [slice.name, coded(slice, row)]).filter(([, text]) => text !== null)
+      .map(([name, text]) => `${words(name)} ${text}`),
     ...listed(data.tags, row).map(tag => '#' + tag),
   ];
   const cut = text => text.length > 120 ? text.slice(0, 120) + '…' : text;
+  const shown = text => make('bdi', null, cut(text));
+  const small = text => make('small', null, text);
   const cells = {
     place: row => [grouped(row + 1)],
     session: row => [
-      make('a', { href: address(data.session[row], project(row)), class: 'id' }, make('bdi', null, cut(data.session[row]))),
-      project(row) === null ? null : make('small', null, 'project ', make('bdi', null, cut(project(row)))),
+      make('a', { href: address(data.session[row], project(row)), class: 'id' }, shown(data.session[row])),
+      project(row) === null ? null : make('small', null, 'project ', shown(project(row))),
     ],
     why: row => [make('bdi', null, why(row))],
     attention: row => [score(data.attention[row])],
-    traces: row => [grouped(data.traces[row]), data.flagged && data.flagged[row] ? make('small', null, `${grouped(data.flagged[row])} flagged`) : null],
+    traces: row => [grouped(data.traces[row]),
+      data.flagged && data.flagged[row] ? small(`${grouped(data.flagged[row])} flagged`) : null],
     conversation: row => [score(data.conversation[row]) || '–'],
-    started: row => [time(row) === null ? '–' : make('time', { datetime: time(row) }, time(row).slice(0, 16).replace('T', ' '))],
-    slices: row => slicesOf(row).map(text => make('small', null, make('bdi', null, cut(text)))),
+    started: row => [time(row) === null ? '–'
+      : make('time', { datetime: time(row) }, time(row).slice(0, 16).replace('T', ' '))],
+    slices: row => slicesOf(row).map(text => small(shown(text))),
   };
   const cell = (of, row) => {
     if (!of.above) return cells[of.name](row);
     const value = score(of.key(row));
-    return value === null ? ['–'] : [value, make('small', null, `better than ${Math.floor(of.above[row] / 100)} %`)];
+    return value === null ? ['–'] : [value, small(`better than ${Math.floor(of.above[row] / 100)} %`)];
   };
-  const current = () => state.session === null ? -1
-    : data.session.findIndex((id, row) => id === state.session && (state.project === null || project(row) === state.project));
+  const isCurrent = (id, row) => id === state.session && (state.project === null || project(row) === state.project);
+  const current = () => state.session === null ? -1 : data.session.findIndex(isCurrent);
 
   const draw = () => {
     const head = make('tr', { role: 'row' });
     for (const of of columns) {
       const sorted = of.name === state.sort;
-      const th = make('th', { scope: 'col', role: 'columnheader', class: of.n ? 'n' : null, 'aria-sort': sorted ? (state.down ? 'descending' : 'ascending') : null });
+      const th = make('th', { scope: 'col', role: 'columnheader', class: of.n ? 'n' : null,
+        'aria-sort': sorted && (state.down ? 'descending' : 'ascending') });
       if (of.fixed) {
         th.append(of.label);
       } else {
-        const button = make('button', { type: 'button', 'data-sort': of.name }, of.label, sorted ? (state.down ? ' ▼' : ' ▲') : null);
+        const arrow = sorted ? (state.down ? ' ▼' : ' ▲') : null;
+        const button = make('button', { type: 'button', 'data-sort': of.name }, of.label, arrow);
         button.addEventListener('click', () => {
           if (state.sort === of.name) state.down = !state.down;
           else [state.sort, state.down] = [of.name, Boolean(of.down)];
@@ -234,11 +249,13 @@
     for (const row of rows.slice(state.page * ROWS, (state.page + 1) * ROWS)) {
       const tr = make('tr', { role: 'row', 'data-row': row, class: row === opened ? 'current' : null });
       for (const of of columns) {
-        tr.append(make('td', { role: 'cell', class: of.n ? 'n' : of.name, 'data-label': of.name === 'session' ? null : of.label }, ...cell(of, row)));
+        const label = of.name === 'session' ? null : of.label;
+        tr.append(make('td', { role: 'cell', class: of.n ? 'n' : of.name, 'data-label': label }, ...cell(of, row)));
       }
       body.append(tr);
     }
-    const table = make('table', { class: 'list', role: 'table', 'aria-label': 'Sessions' }, make('thead', { role: 'rowgroup' }, head), body);
+    const table = make('table', { class: 'list', role: 'table', 'aria-label': 'Sessions' },
+      make('thead', { role: 'rowgroup' }, head), body);
     at('rows').replaceChildren(...(rows.length ? [table] : []));
 
     const pages = Math.max(1, Math.ceil(rows.length / ROWS));
@@ -286,9 +303,12 @@
     return text;
   };
   const query = () => {
-    const shown = [data.attention ? 'a.place' : null, 's.session_id', 's.project_id', data.attention ? 'a.why' : null, 's.traces',
-      's.agent_reliability', 's.agent_consistency', data.conversation ? 'v.overall_score' : null, 's.first_started_at'].filter(Boolean);
-    const searched = ['s.session_id', 's.project_id', data.why ? 'a.why' : null, ...data.slices.map(slice => `s.${slice.name}`)].filter(Boolean);
+    const there = names => names.filter(Boolean);
+    const columns = there([data.attention && 'a.place', 's.session_id', 's.project_id', data.attention && 'a.why',
+      's.traces', 's.agent_reliability', 's.agent_consistency', data.conversation && 'v.overall_score',
+      's.first_started_at']);
+    const slices = data.slices.map(slice => `s.${slice.name}`);
+    const searched = there(['s.session_id', 's.project_id', data.why && 'a.why', ...slices]);
     const conditions = terms().map(term => {
       const any = searched.map(name => `strpos(lower(${name}), ${literal(term)}) > 0`);
       // No tag holds a line break.
@@ -300,10 +320,12 @@
       if (text !== undefined) conditions.push(filter.sql(text === -1 ? null : filter.source.texts[text]));
     }
     const by = column(state.sort), last = data.attention ? 'a.place' : 's.session_id, s.project_id';
-    const order = by ? `${by.sql} ${state.down ? 'DESC' : 'ASC'} NULLS LAST` : data.order === 'scores'
-      ? 's.agent_reliability ASC NULLS LAST, s.agent_consistency ASC NULLS LAST' + (data.conversation ? ', v.overall_score ASC NULLS LAST' : '') : null;
-    const orders = [order, by && by.name === 'place' ? null : last].filter(Boolean).join(', ');
-    return `SELECT ${shown.join(', ')} ${from()}${conditions.length ? ' WHERE ' + conditions.join(' AND ') : ''} ORDER BY ${orders}`;
+    const rising = there(['s.agent_reliability', 's.agent_consistency', data.conversation && 'v.overall_score']);
+    const lowest = rising.map(name => `${name} ASC NULLS LAST`).join(', ');
+    const order = by ? `${by.sql} ${state.down ? 'DESC' : 'ASC'} NULLS LAST` : data.order === 'scores' && lowest;
+    const orders = there([order, by && by.name === 'place' ? null : last]).join(', ');
+    const where = conditions.length ? ' WHERE ' + conditions.join(' AND ') : '';
+    return `SELECT ${columns.join(', ')} ${from()}${where} ORDER BY ${orders}`;
   };
   const copyable = line => {
     const code = make('code', null, line), button = make('button', { type: 'button' }, 'Copy');
@@ -319,24 +341,33 @@
     return make('div', { class: 'command' }, code, button);
   };
   const showQuery = () => {
-    const note = data.total > count ? 'It looks at all sessions of the run, listed here or not.' : 'It finds the same sessions.';
-    at('query').replaceChildren(make('p', { class: 'muted' }, note + ' Run it where the run was made.'), copyable(ofRun(query())));
+    const all = 'It looks at all sessions of the run, listed here or not.';
+    const note = `${data.total > count ? all : 'It finds the same sessions.'} Run it where the run was made.`;
+    at('query').replaceChildren(make('p', { class: 'muted' }, note), copyable(ofRun(query())));
   };
 
   // CSV. A cell of text that a spreadsheet would run as a formula gets a sign before it that makes it text.
   const csv = () => {
     const quoted = text => /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-    const text = value => value === null || value === undefined ? '' : quoted(/^[=+\-@\t\r]/.test(value) ? "'" + value : value);
-    const names = ['session_id', 'project_id', 'traces', 'agent_reliability', 'agent_consistency', 'first_started_at'];
-    const of = row => [text(data.session[row]), text(project(row)), String(data.traces[row]),
-      ...['agent_reliability', 'agent_consistency'].map(name => data[name] && score(data[name].value[row]) || ''), time(row) || ''];
-    const more = [
-      data.attention && ['place', row => String(row + 1)], data.attention && ['attention', row => score(data.attention[row])], data.why && ['why', row => text(why(row))],
+    const inert = text => /^[=+\-@\t\r]/.test(text) ? "'" + text : text;
+    const text = value => value === null || value === undefined ? '' : quoted(inert(value));
+    const scores = name => data[name] && [name, row => score(data[name].value[row]) || ''];
+    const columns = [
+      ['session_id', row => text(data.session[row])],
+      ['project_id', row => text(project(row))],
+      ['traces', row => String(data.traces[row])],
+      scores('agent_reliability'),
+      scores('agent_consistency'),
       data.conversation && ['conversation', row => score(data.conversation[row]) || ''],
-      ...data.slices.map(slice => [slice.name, row => text(coded(slice, row))]), data.tags && ['tags', row => text(listed(data.tags, row).join('; '))],
+      ['first_started_at', row => time(row) || ''],
+      data.attention && ['place', row => String(row + 1)],
+      data.attention && ['attention', row => score(data.attention[row])],
+      data.why && ['why', row => text(why(row))],
+      ...data.slices.map(slice => [slice.name, row => text(coded(slice, row))]),
+      data.tags && ['tags', row => text(listed(data.tags, row).join('; '))],
     ].filter(Boolean);
-    const lines = [[...names, ...more.map(([name]) => name)].join(',')];
-    for (const row of rows) lines.push([...of(row), ...more.map(([, cell]) => cell(row))].join(','));
+    const lines = [columns.map(([name]) => name).join(',')];
+    for (const row of rows) lines.push(columns.map(([, cell]) => cell(row)).join(','));
     return lines.join('\r\n') + '\r\n';
   };
   const save = () => {
@@ -346,38 +377,60 @@
   };
 
   // A session.
-  const withTexts = new Map([...document.querySelectorAll('details.session')].map(details => [Number(details.dataset.row), details]));
+  const withTexts = new Map();
+  for (const details of document.querySelectorAll('details.session')) withTexts.set(Number(details.dataset.row), details);
   let cameFrom = null;
-  const name = text => ['trace_id', 'session_id', 'project_id', 'started_at', 'input', 'output'].includes(text) ? text : `"${text.replaceAll('"', '""')}"`;
+  const OWN = ['trace_id', 'session_id', 'project_id', 'started_at', 'input', 'output'];
+  const name = text => OWN.includes(text) ? text : `"${text.replaceAll('"', '""')}"`;
   const ofSession = (row, session, ofProject) => `${name(session)} = ${literal(data.session[row])}`
     + (project(row) === null ? '' : ` AND ${name(ofProject)} = ${literal(project(row))}`);
-  const figures = pairs => make('dl', { class: 'figures' }, ...pairs.filter(([, value]) => value !== null && value !== undefined)
+  const figures = pairs => make('dl', { class: 'figures' }, ...pairs
+    .filter(([, value]) => value !== null && value !== undefined)
     .map(([label, value]) => make('div', null, make('dt', null, label), make('dd', null, value))));
+  const bold = text => make('p', null, make('b', null, text));
+  const ranked = (of, row) => {
+    const value = of && score(of.value[row]);
+    return value && `${value}, better than ${Math.floor(of.better_than[row] / 100)} % of sessions`;
+  };
   const panel = row => {
-    const parts = [make('div', { class: 'row' }, make('h3', { id: 'opened-name', class: 'id' }, make('bdi', null, data.session[row])), closer())];
-    if (data.why) parts.push(make('p', null, make('b', null, 'Why it has its place.')), make('ul', null, ...listed(data.why, row).map(part => make('li', null, part))));
+    const title = make('h3', { id: 'opened-name', class: 'id' }, make('bdi', null, data.session[row]));
+    const parts = [make('div', { class: 'row' }, title, closer())];
+    if (data.why) {
+      const reasons = listed(data.why, row).map(part => make('li', null, part));
+      parts.push(bold('Why it has its place.'), make('ul', null, ...reasons));
+    }
     parts.push(figures([
-      ['place', data.attention && `${grouped(row + 1)} of ${grouped(data.total)}`], ['project', project(row)], ['attention', data.attention && score(data.attention[row])],
-      ['traces', grouped(data.traces[row])], ['flagged traces', data.flagged && data.flagged[row] !== null ? grouped(data.flagged[row]) : null],
-      ...['agent_reliability', 'agent_consistency'].map(of => [words(of), data[of] && data[of].value[row] !== null
-        ? `${score(data[of].value[row])}, better than ${Math.floor(data[of].better_than[row] / 100)} % of sessions` : null]),
-      ['conversation', data.conversation && score(data.conversation[row])], ['started', time(row)],
-      ...data.slices.map(slice => [words(slice.name), coded(slice, row)]), ['tags', data.tags && listed(data.tags, row).join(', ') || null],
+      ['place', data.attention && `${grouped(row + 1)} of ${grouped(data.total)}`],
+      ['project', project(row)],
+      ['attention', data.attention && score(data.attention[row])],
+      ['traces', grouped(data.traces[row])],
+      ['flagged traces', data.flagged && data.flagged[row] !== null ? grouped(data.flagged[row]) : null],
+      ['agent reliability', ranked(data.agent_reliability, row)],
+      ['agent consistency', ranked(data.agent_consistency, row)],
+      ['conversation', data.conversation && score(data.conversation[row])],
+      ['started', time(row)],
+      ...data.slices.map(slice => [words(slice.name), coded(slice, row)]),
+      ['tags', data.tags && listed(data.tags, row).join(', ') || null],
     ]));
     const signals = data.signals.filter(signal => signal.rows[row] !== null);
     if (signals.length) {
-      parts.push(make('p', null, make('b', null, 'Its signals.')), figures(signals.map(signal => [labels.get(signal.name) || words(signal.name),
-        signal.is_share ? `${(signal.rows[row] / 100).toFixed(0)} %` : grouped(signal.rows[row])])));
+      const value = ({ is_share, rows }) => is_share ? `${(rows[row] / 100).toFixed(0)} %` : grouped(rows[row]);
+      const pair = signal => [labels.get(signal.name) || words(signal.name), value(signal)];
+      parts.push(bold('Its signals.'), figures(signals.map(pair)));
     }
-    parts.push(make('p', { class: 'muted' }, `Texts are in this page for the first ${withTexts.size} sessions. The others are shown by:`));
+    const note = `Texts are in this page for the first ${plural(withTexts.size, 'session')}. The others are shown by:`;
+    parts.push(make('p', { class: 'muted' }, note));
     if (data.texts) {
-      const of = data.texts, columns = of.columns.map(name).join(', '), condition = ofSession(row, of.session_id, of.project_id);
-      const tables = of.tables.map(table => `SELECT ${columns} FROM ${literal(table)} WHERE ${condition}`).join(' UNION ALL ');
-      parts.push(copyable(`nightmill sql ${shell(`${tables} ORDER BY ${name(of.started_at)}`)} --format json`
-        + of.flags.map(([flag, value]) => ` ${flag} ${shell(value)}`).join('')));
+      const of = data.texts, columns = of.columns.map(name).join(', ');
+      const condition = ofSession(row, of.session_id, of.project_id);
+      const select = table => `SELECT ${columns} FROM ${literal(table)} WHERE ${condition}`;
+      const query = `${of.tables.map(select).join(' UNION ALL ')} ORDER BY ${name(of.started_at)}`;
+      const flags = of.flags.map(([flag, value]) => ` ${flag} ${shell(value)}`).join('');
+      parts.push(copyable(`nightmill sql ${shell(query)} --format json${flags}`));
     }
     const scores = ['trace_id', 'started_at', ...data.score_columns, 'step_risk', 'flagged', 'status'].join(', ');
-    parts.push(copyable(ofRun(`SELECT ${scores} FROM traces WHERE ${ofSession(row, 'session_id', 'project_id')} ORDER BY started_at, trace_id`)));
+    const condition = ofSession(row, 'session_id', 'project_id');
+    parts.push(copyable(ofRun(`SELECT ${scores} FROM traces WHERE ${condition} ORDER BY started_at, trace_id`)));
     return parts;
   };
   const closer = () => {
@@ -396,8 +449,8 @@
       details.querySelector('summary').focus({ preventScroll: true });
       return;
     }
-    opened.replaceChildren(...(row >= 0 ? panel(row) : [make('div', { class: 'row' },
-      make('h3', { id: 'opened-name' }, 'This page does not list the session ', make('bdi', null, cut(state.session))), closer())]));
+    const unlisted = () => make('h3', { id: 'opened-name' }, 'This page does not list the session ', shown(state.session));
+    opened.replaceChildren(...(row >= 0 ? panel(row) : [make('div', { class: 'row' }, unlisted(), closer())]));
     opened.hidden = false;
     opened.scrollIntoView();
     opened.focus({ preventScroll: true });
@@ -409,8 +462,9 @@
     [state.session, state.project] = [null, null];
     draw();
     remember();
-    const back = cameFrom && document.contains(cameFrom) ? cameFrom : cameFrom && cameFrom.row !== undefined && at('rows').querySelector(`tr[data-row="${cameFrom.row}"] a`);
-    (back || at('list')).focus();
+    // The row was drawn anew since; a link elsewhere is still there.
+    const row = cameFrom && cameFrom.row !== null && at('rows').querySelector(`tr[data-row="${cameFrom.row}"] a`);
+    (row || (cameFrom && document.contains(cameFrom.link) ? cameFrom.link : at('list'))).focus();
     cameFrom = null;
   };
 
@@ -424,10 +478,12 @@
   };
   for (const filter of filters) {
     const option = (value, label) => make('option', { value }, label);
-    const options = filter.order.map(text => option(String(text), `${cut(filter.shown(filter.source.texts[text]))} (${grouped(filter.counts[text])})`));
-    filter.select = make('select', null, option('', 'any'), ...(filter.unknown ? [option('-1', 'not known')] : []), ...options);
-    filter.select.dataset.filter = filter.name;
-    if (filter.order.length < filter.source.texts.length) filter.select.title = `The ${MOST_CHOICES} most frequent; search finds the others`;
+    const label = text => `${cut(filter.shown(filter.source.texts[text]))} (${grouped(filter.counts[text])})`;
+    const options = filter.order.map(text => option(String(text), label(text)));
+    if (filter.unknown) options.unshift(option('-1', 'not known'));
+    const some = filter.order.length < filter.source.texts.length;
+    filter.select = make('select', { 'data-filter': filter.name,
+      title: some && `The ${MOST_CHOICES} most frequent; search finds the others` }, option('', 'any'), ...options);
     filter.select.addEventListener('change', () => {
       if (filter.select.value === '') state.filter.delete(filter.name);
       else state.filter.set(filter.name, Number(filter.select.value));
@@ -458,9 +514,8 @@
   document.addEventListener('click', event => {
     const link = event.target.closest && event.target.closest('a[href^="#session="]');
     if (!link) return;
-    cameFrom = link;
     const tr = link.closest('tr');
-    if (tr) cameFrom.row = tr.dataset.row;
+    cameFrom = { link, row: tr && tr.dataset.row };
     // The address does not change where it is this session's already.
     if (link.getAttribute('href') === location.hash) show();
   });
@@ -482,7 +537,9 @@
     say();
     show();
   });
-  for (const code of document.querySelectorAll('.command > code')) code.parentElement.replaceWith(copyable(code.textContent));
+  for (const code of document.querySelectorAll('.command > code')) {
+    code.parentElement.replaceWith(copyable(code.textContent));
+  }
 
   readAddress();
   at('finder').hidden = false;
