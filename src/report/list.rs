@@ -9,7 +9,7 @@ use crate::metric::round4;
 use crate::metric::session_signal::{SESSION_SIGNALS, WAREHOUSE_SIGNALS};
 use crate::summary::{ListOrder, ListedSession, PageFacts, PageSessions, RankedScore, TextsAt};
 
-/// What the script of the page reads; see `page.js`. Scores and shares are whole ten-thousandths.
+/// What the script of the page reads; see `page/list.js`. Scores and shares are whole ten-thousandths.
 #[derive(Serialize)]
 struct Data<'p> {
     run: &'p str,

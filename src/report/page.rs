@@ -28,7 +28,14 @@ const TEMPLATES: [(&str, &str); 8] = [
     ("judges.j2", include_str!("page/judges.j2")),
     ("facts.j2", include_str!("page/facts.j2")),
 ];
-const SCRIPT: &str = include_str!("page/page.js");
+/// The script; strict and closed in itself, so that its names are nobody else's.
+const SCRIPT: &str = concat!(
+    "'use strict';\n(() => {\n",
+    include_str!("page/list.js"),
+    include_str!("page/session.js"),
+    include_str!("page/start.js"),
+    "})();\n"
+);
 const PAGE_STYLE: &str = include_str!("page/report.css");
 /// A report names at most this many input files.
 const MOST_INPUTS: usize = 50;
