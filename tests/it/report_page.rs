@@ -59,7 +59,7 @@ fn the_list_of_a_run_is_searched_sorted_and_followed() {
         found.hits = at('hits').textContent;
         page.querySelector('[data-sort=traces]').click();
         found.sorted = page.querySelector('th[aria-sort]').textContent + page.querySelector('th[aria-sort]').getAttribute('aria-sort');
-        found.traces = [...page.querySelectorAll('.list tbody tr')].map(tr => parseInt(tr.querySelector('td:nth-child(5)').textContent));
+        found.traces = [...page.querySelectorAll('.list tbody tr')].map(tr => parseInt(tr.querySelector('td:nth-child(5)').firstChild.textContent));
         found.ids = ids();
         found.hash = window_.location.hash;
         at('sql').click();
