@@ -469,11 +469,21 @@ fn hostile_texts_are_inert() {
 fn a_session_shows_calls_errors_and_repeated_outputs() {
     let folder = tempfile::tempdir().unwrap();
     let span = |name: &str, error: Option<&str>| json!({"kind": "TOOL", "name": name, "input": {"order": "<7>"}, "error": error});
-    let traces = ["one", "two", "three"].into_iter().enumerate().map(|(at, id)| {
+    let outputs = [
+        "Please restart the router and call again.",
+        "Something else is said here.",
+        "Now: please restart the router, and call again.",
+    ];
+    let traces = ["one", "two", "three"].into_iter().zip(outputs).enumerate();
+    let traces = traces.map(|(at, (id, output))| {
+        let calls = [span("look_up", Some("no such order")), span("refund", None)];
         json!({
-            "trace_id": id, "session_id": "s", "started_at": format!("2026-01-01T00:00:0{at}Z"), "input": format!("question {id}"),
-            "output": ["Please restart the router and call again.", "Something else is said here.", "Now: please restart the router, and call again."][at],
-            "spans": if at == 1 { json!([span("look_up", Some("no such order")), span("refund", None)]) } else { json!([]) },
+            "trace_id": id,
+            "session_id": "s",
+            "started_at": format!("2026-01-01T00:00:0{at}Z"),
+            "input": format!("question {id}"),
+            "output": output,
+            "spans": if at == 1 { &calls[..] } else { &[] },
         })
     });
     let file = folder.path().join("traces.jsonl");
