@@ -169,6 +169,7 @@ fn one_run(args: &[String]) {
         map: ColumnMap::default(),
         on_bad_file: OnBadFile::Fail,
         signals: None,
+        calibration: None,
         rules: rules(),
         engine: EngineRequest {
             model: None,

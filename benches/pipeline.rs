@@ -138,6 +138,7 @@ fn rules() -> Rules {
 fn source(path: &Path) -> Arc<TraceSource> {
     let files = discover(&[path.display().to_string()], None).unwrap();
     let columns = TraceColumns {
+        labels: true,
         input: true,
         output: true,
         compared: false,
@@ -207,6 +208,7 @@ fn plan(
                 consistency: true,
                 expected: Vec::new(),
                 span_signals: Vec::new(),
+                labels: true,
                 session_signals: false,
             };
             let frame = plan
@@ -294,6 +296,7 @@ fn main() {
         map: ColumnMap::default(),
         on_bad_file: OnBadFile::Fail,
         signals: None,
+        calibration: None,
         rules: rules(),
         engine: engine.clone(),
         judge: None,

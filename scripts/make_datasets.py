@@ -450,6 +450,19 @@ def signal_rows(rows, seed):
     return signals
 
 
+def outcome_lines(rows):
+    """Whether each session went well, as its design says, and when it began."""
+    yield "session_id,outcome,day"
+    sessions = {}
+    for row in rows:
+        if row["session_id"]:
+            design = json.loads(row["metadata"])["design"]
+            day = min(row["started_at"].date(), sessions.get(row["session_id"], (None, row["started_at"].date()))[1])
+            sessions[row["session_id"]] = ("solved" if design in ("healthy", "long") else "failed", day)
+    for session_id, (outcome, day) in sorted(sessions.items()):
+        yield f"{session_id},{outcome},{day}"
+
+
 def envelope(role, text):
     return json.dumps({"messages": [{"role": role, "content": text}]}, ensure_ascii=False)
 
@@ -501,6 +514,9 @@ def write_all(folder):
     paths.append(folder / "chats.jsonl")
     text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in chat_lines(SEED))
     paths[-1].write_text(text, encoding="utf-8", newline="\n")
+
+    paths.append(folder / "support_outcomes.csv")
+    paths[-1].write_text("".join(f"{line}\n" for line in outcome_lines(rows)), encoding="utf-8", newline="\n")
 
     ids = [r["trace_id"] for r in rows]
     if len(set(ids)) != len(ids):

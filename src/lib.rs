@@ -34,5 +34,6 @@ pub mod suite;
 pub mod summary;
 pub mod text;
 pub mod trace;
+pub mod validation;
 
 pub use nightmill_encoder as encoder;

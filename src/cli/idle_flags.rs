@@ -17,6 +17,7 @@ pub(super) const OF_CONVERSATIONS: &[&str] = &[
     "text_mode",
     "signals",
     "weights",
+    "calibration",
     "window",
     "on_no_evaluable",
     "model",
@@ -50,6 +51,7 @@ pub(super) const OF_AGGREGATE: &[&str] = &[
     "text_columns",
     "window",
     "signals",
+    "calibration",
     "fail_on_drift",
     "buckets",
     "resume",
@@ -100,6 +102,11 @@ pub(super) fn of_aggregate(given: &Given) -> Result<(), SettingsError> {
         Some("fail_on_drift") => refuse(
             "fail_on_drift",
             "aggregate continues no run, so that there are no nights to hold it against; see score --continue",
+        ),
+        Some("calibration") => refuse(
+            "calibration",
+            "its thresholds are for scores of the model that they were found for, which aggregate does not know; give them with \
+             --threshold",
         ),
         Some(name @ ("buckets" | "resume")) => refuse(
             name,

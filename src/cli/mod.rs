@@ -2,6 +2,7 @@
 
 mod aggregate;
 mod analysed_runs;
+mod calibrate;
 mod changes;
 mod completions;
 mod computed_comparison;
@@ -41,6 +42,7 @@ mod show;
 mod sql;
 mod suite;
 mod target_flags;
+mod validate;
 mod verify;
 
 use std::process::ExitCode;
@@ -89,6 +91,10 @@ enum Command {
     Embed(embed::EmbedArgs),
     /// Finished runs and their scores over time
     Runs(runs::RunsArgs),
+    /// Hold the scores of runs against labels: what each tells, and what tells nothing
+    Validate(validate::ValidateArgs),
+    /// Thresholds and an order of sessions that fit a warehouse, out of its own runs and labels
+    Calibrate(calibrate::CalibrateArgs),
     /// Give the scores of a run to another system: as a file of what it takes in, or sent to it
     Export(export::ExportArgs),
     /// Runs that are made again and again
@@ -134,6 +140,8 @@ impl Cli {
                 Command::Import(args) => import::run(args, config),
                 Command::Embed(args) => embed::run(args, config),
                 Command::Runs(args) => runs::run(args, config),
+                Command::Validate(args) => validate::run(args, config),
+                Command::Calibrate(args) => calibrate::run(args, config),
                 Command::Export(args) => export::run(args, config),
                 Command::Monitor(args) => monitor::run(args, config),
                 Command::Suite(args) => suite::run(args, config),

@@ -42,8 +42,8 @@ pub struct TableCounts {
 /// The opened tables of a run.
 #[derive(Debug)]
 pub(crate) struct Tables {
-    pub turns: TableSource,
-    pub cases: Option<TableSource>,
+    pub turns: TableSource<'static>,
+    pub cases: Option<TableSource<'static>>,
     merged: AtomicU64,
     /// Rows that were set aside while transcripts were read: they may be read more than once, and count once.
     doubted: Mutex<BTreeSet<RowAt>>,
@@ -85,7 +85,7 @@ struct FoundSession {
 }
 
 impl Tables {
-    pub fn new(turns: TableSource, cases: Option<TableSource>) -> Self {
+    pub fn new(turns: TableSource<'static>, cases: Option<TableSource<'static>>) -> Self {
         Self {
             turns,
             cases,
@@ -303,7 +303,7 @@ fn checked<T>(
 
 /// Adds a row to its session, or sets it aside with a note at the session.
 fn note<T>(
-    table: &TableSource,
+    table: &TableSource<'_>,
     found: &mut HashMap<String, FoundSession>,
     session_id: Option<String>,
     at: RowAt,
@@ -333,7 +333,7 @@ fn note<T>(
     table.set_aside(at, &bad);
 }
 
-fn why(table: &TableSource, at: RowAt, bad: &BadRow) -> String {
+fn why(table: &TableSource<'_>, at: RowAt, bad: &BadRow) -> String {
     let column = match bad.column.as_str() {
         "" => String::new(),
         column => format!("column {column}: "),

@@ -83,7 +83,7 @@ impl Digests {
     }
 }
 
-const COLUMNS: [&str; 7] = [
+const COLUMNS: [&str; 10] = [
     "given_id",
     "session_id",
     "project_id",
@@ -91,6 +91,9 @@ const COLUMNS: [&str; 7] = [
     "started_at_nanos",
     "name",
     "environment",
+    "release",
+    "model",
+    "tags",
 ];
 
 /// What the later of two rows of one trace does to a column (as in PandaProbe).
@@ -404,6 +407,9 @@ impl ScorePlan {
                 ("started_at_nanos", Replaces),
                 ("name", Replaces),
                 ("environment", ReplacesIfThere),
+                ("release", ReplacesIfThere),
+                ("model", ReplacesIfThere),
+                ("tags", ReplacesIfThere),
                 ("input_text", ReplacesIfThere),
                 ("output_text", ReplacesIfThere),
             ];

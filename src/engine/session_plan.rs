@@ -9,6 +9,23 @@ use datafusion::prelude::{DataFrame, SessionContext};
 
 use crate::metric::SPAN_SIGNALS;
 
+/// Columns of traces of which a session has the first that is there, and their names.
+const LABELS: [(&str, &str); 6] = [
+    ("name", "name"),
+    ("environment", "environment"),
+    ("release", "release"),
+    ("model", "model"),
+    ("tags", "tags"),
+    (
+        "coalesce(input_position, output_position)",
+        "first_position",
+    ),
+];
+
+fn first_of((column, name): (&str, &str)) -> String {
+    format!(", first_value({column}) FILTER (WHERE {column} IS NOT NULL) AS {name}")
+}
+
 /// The second half: sessions from scored traces.
 #[derive(Clone, Debug)]
 pub struct SessionPlan {
@@ -20,13 +37,16 @@ pub struct SessionPlan {
     pub expected: Vec<String>,
     /// Signals of spans, which the traces have columns for.
     pub span_signals: Vec<&'static str>,
+    /// Tell each session's labels; the traces have columns of them, and places.
+    pub labels: bool,
     /// Fold what was said and done into the signals of sessions.
     pub session_signals: bool,
 }
 
 impl SessionPlan {
     /// One row a session, in their order: `session_id`, `project_id`, `traces`, `missing_signals`, `first_started_at`,
-    /// `last_started_at`, `agent_reliability`, `agent_consistency` (structs or null), `session_facts` (bytes or null).
+    /// `last_started_at`, its labels (`name`, `environment`, `release`, `model`, `tags`: of its first trace that has one) and
+    /// `first_position` (a text of its first trace that has any), `agent_reliability`, `agent_consistency` (structs or null), `session_facts` (bytes or null).
     ///
     /// `traces` has the columns of scored traces in session order.
     ///
@@ -71,6 +91,10 @@ impl SessionPlan {
             }
             false => "NULL",
         };
+        let labels: String = match self.labels {
+            true => LABELS.map(first_of).concat(),
+            false => String::new(),
+        };
         let missing: Vec<String> = self
             .expected
             .iter()
@@ -82,7 +106,7 @@ impl SessionPlan {
         };
         let sql = format!(
             "SELECT session_id, project_id, count(*) AS traces, {missing} AS missing_signals, min(started_at) AS first_started_at, \
-               max(started_at) AS last_started_at, {} AS agent_reliability, {} AS agent_consistency, {facts} AS session_facts \
+               max(started_at) AS last_started_at{labels}, {} AS agent_reliability, {} AS agent_consistency, {facts} AS session_facts \
              FROM scored WHERE session_id IS NOT NULL GROUP BY session_id, project_id \
              ORDER BY session_id ASC NULLS LAST, project_id ASC NULLS LAST",
             metric(self.reliability, "agent_reliability"),

@@ -3,6 +3,7 @@
 //! Wherever settings come from, they are first [`Given`], texts by name, and then a [`Job`], whose members are checked. A
 //! setting is one line of `setting.rs`: help, files, variables and possible values come from it.
 
+mod calibration;
 mod given;
 mod pairs;
 mod recorded;
@@ -11,6 +12,9 @@ mod setting;
 mod template;
 mod value;
 
+pub use calibration::{
+    CalibratedModel, Calibration, CalibrationOrigin, FittingThreshold, LearntAttention,
+};
 pub use given::{Given, without_source};
 pub use pairs::{split_numbers, split_pairs};
 pub(crate) use request_record::whole_path;

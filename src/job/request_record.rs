@@ -97,7 +97,7 @@ impl RequestRecord {
     /// Notes the files that a run reads its traces, or turns, from, and those beside them that decide its scores.
     pub fn note_files(&mut self, files: &[SourceFile]) {
         self.files = recorded(files);
-        self.beside = ["signals", "judge_config", "mapping"]
+        self.beside = ["signals", "judge_config", "mapping", "calibration"]
             .iter()
             .filter_map(|key| self.settings.get(*key)?.as_str())
             .filter_map(|path| RecordedFile::of(Path::new(path)))

@@ -204,6 +204,9 @@ settings! {
         /// Signal weights of the session metrics: confidence=1.0,tool_correctness=0.5; metrics of spans weigh 0 unless
         /// given: stuck=0.5
         weights("SIGNAL=WEIGHT,..."): Option<Numbers>,
+        /// A file of `nightmill calibrate`: thresholds where none are given, and what signals count for in the order of
+        /// sessions
+        calibration("FILE"): Option<PathBuf>,
         /// Thresholds: coherence=0.6
         threshold("METRIC=THRESHOLD,..."): Option<Numbers>,
         /// Earlier traces of the session that loop detection looks at [default: 3]

@@ -29,6 +29,57 @@ pub struct Ranking {
     weights: f64,
 }
 
+/// The values of a signal in all sessions, to be ranked by.
+struct Ranks {
+    worse: Worse,
+    /// How bad they are, ascending.
+    sorted: Vec<f64>,
+}
+
+impl Ranks {
+    fn of(signal: &SessionSignal, values: &[f64]) -> Self {
+        let mut ranks = Self {
+            worse: signal.worse,
+            sorted: Vec::new(),
+        };
+        let there = values.iter().copied().filter(|value| !value.is_nan());
+        ranks.sorted = there.map(|value| ranks.badness(value)).collect();
+        ranks.sorted.sort_unstable_by(f64::total_cmp);
+        ranks
+    }
+
+    /// Larger is worse.
+    fn badness(&self, value: f64) -> f64 {
+        match self.worse {
+            Worse::More => value,
+            Worse::Less => -value,
+        }
+    }
+
+    fn are_equal(&self) -> bool {
+        self.sorted.first() == self.sorted.last()
+    }
+
+    /// The share of values that are less bad, and that with half of the equal ones.
+    fn of_value(&self, value: f64) -> (f64, f64) {
+        let bad = self.badness(value);
+        let less = self.sorted.partition_point(|other| *other < bad);
+        let equal = self.sorted.partition_point(|other| *other <= bad) - less;
+        let all = self.sorted.len() as f64;
+        (less as f64 / all, (less as f64 + equal as f64 / 2.0) / all)
+    }
+}
+
+/// The rank of each value of a signal, 0.5 where there is none; none where the signal is equal in all sessions.
+pub fn ranks(signal: &SessionSignal, values: &[f64]) -> Option<Vec<f64>> {
+    let ranks = Ranks::of(signal, values);
+    let of = |value: &f64| match value.is_nan() {
+        true => 0.5,
+        false => ranks.of_value(*value).1,
+    };
+    (!ranks.are_equal()).then(|| values.iter().map(of).collect())
+}
+
 /// The order of sessions.
 #[derive(Clone, Debug)]
 pub struct Order {
@@ -56,34 +107,23 @@ impl Ranking {
     pub fn add(&mut self, signal: &SessionSignal, weight: f64, values: &[f64]) {
         let number = self.signals;
         self.signals += 1;
-        // Larger is worse from here on.
-        let badness = |value: f64| match signal.worse {
-            Worse::More => value,
-            Worse::Less => -value,
-        };
-        let mut sorted: Vec<f64> = values.iter().copied().filter(|v| !v.is_nan()).collect();
-        sorted.iter_mut().for_each(|value| *value = badness(*value));
-        sorted.sort_unstable_by(f64::total_cmp);
-        if weight == 0.0 || sorted.first() == sorted.last() {
+        let ranks = Ranks::of(signal, values);
+        if weight == 0.0 || ranks.are_equal() {
             return;
         }
         self.weights += weight;
-        let all = sorted.len() as f64;
         let sessions = self.sums.iter_mut().zip(&mut self.parts);
         for ((sum, parts), value) in sessions.zip(values) {
             if value.is_nan() {
                 *sum += weight * 0.5;
                 continue;
             }
-            let bad = badness(*value);
-            let less = sorted.partition_point(|other| *other < bad);
-            let equal = sorted.partition_point(|other| *other <= bad) - less;
-            let rank = (less as f64 + equal as f64 / 2.0) / all;
+            let (above, rank) = ranks.of_value(*value);
             *sum += weight * rank;
             let part = Part {
                 signal: number,
                 value: *value,
-                above: less as f64 / all,
+                above,
                 added: weight * (rank - 0.5),
             };
             let larger = |other: &Option<Part>| other.is_none_or(|other| part.added > other.added);

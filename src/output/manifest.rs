@@ -167,6 +167,8 @@ pub(crate) struct Origins<'a> {
     pub retry: Option<Value>,
     /// The run that this one continues, if it does; see [`CONTINUES`].
     pub continues: Option<Value>,
+    /// The calibration that it goes by, if it does: its file, origin and content.
+    pub calibration: Option<Value>,
     /// In how many buckets the sessions are, if there are several.
     pub buckets: u32,
 }
@@ -278,6 +280,9 @@ pub(crate) fn write<'f>(
         }
         if let Some(continues) = origins.continues {
             manifest.insert(CONTINUES.into(), continues);
+        }
+        if let Some(calibration) = origins.calibration {
+            manifest.insert("calibration".into(), calibration);
         }
         if let Some(retried) = origins.retry {
             manifest.insert(RETRY_OF.into(), retried);

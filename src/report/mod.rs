@@ -9,12 +9,14 @@ mod page;
 mod paint;
 mod terminal;
 mod trust;
+mod validation;
 mod words;
 
 pub use changes::{CHART_STYLE, changes_page, changes_section};
 pub use page::html;
 pub use paint::Paint;
 pub use terminal::{judges, text};
+pub use validation::validation_page;
 pub use words::{brief, counted, drift, plain};
 
 /// The look that all our pages share, as CSS for the one `<style>` of a page.

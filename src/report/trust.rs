@@ -9,6 +9,8 @@ use crate::summary::Summary;
 
 /// How many reasons of one kind are named.
 const MOST_REASONS: usize = 3;
+/// What an order is called that nobody has learnt.
+const UNSUPERVISED: &str = "unsupervised";
 
 /// A sentence, with what belongs to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -54,7 +56,15 @@ pub(super) fn lines(summary: &Summary, rules: &Rules) -> Vec<Line> {
     lines.extend(gaps(summary));
     let of_sessions = summary.metrics.iter().filter(|m| m.level == "session");
     lines.extend(of_sessions.filter_map(|metric| bar(metric, rules)));
-    if summary.metrics.iter().any(|metric| metric.count > 0) || summary.attention.is_some() {
+    let learnt = summary.attention.as_ref().map(|order| order.model.as_str());
+    let learnt = learnt.filter(|model| *model != UNSUPERVISED);
+    if let Some(file) = learnt {
+        let file = brief(file);
+        lines.push(line(
+            "open",
+            format!("The order was learnt from labels: {file} says how well it did on others."),
+        ));
+    } else if summary.metrics.iter().any(|metric| metric.count > 0) || summary.attention.is_some() {
         lines.push(line(
             "open",
             "No score of this run was validated against labels: nightmill validate shows what they \

@@ -11,7 +11,7 @@ use super::aggregated_traces::AggregatedTraces;
 use super::bucket::{BucketPlace, SessionCounts, SessionTables, Sink};
 use super::engine::runtime;
 use super::making::{Making, making, set_aside};
-use super::session_rows::SessionRows;
+use super::session_rows::{SessionColumns, SessionRows};
 use super::signals_file::GivenSignals;
 use crate::engine::{
     EngineOptions, SessionPlan, Tap, engine_session, for_each_batch, given_signals, traces_table,
@@ -304,11 +304,15 @@ async fn execute(
         consistency: rules.wants("agent_consistency"),
         expected: signal_names(&of_spans),
         span_signals: of_spans,
+        labels: false,
         session_signals: false,
     };
     let frame = plan.sessions(&context, Arc::new(tap)).await?;
     let mut rows = SessionRows::of(rules, None, None);
-    let mut tables = SessionTables::create(&BucketPlace::of(run, Parts::OfAll), false, false)?;
+    let mut tables = SessionTables::create(
+        &BucketPlace::of(run, Parts::OfAll),
+        SessionColumns::default(),
+    )?;
     for_each_batch(frame, |batch| {
         let written = rows.make(&batch).and_then(|rows| tables.write(rows));
         written.map_err(crate::engine::external)

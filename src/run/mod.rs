@@ -24,6 +24,7 @@ mod score;
 mod session_rows;
 mod signals_file;
 mod stages;
+mod tag_lists;
 mod targets;
 mod trace_rows;
 mod turns;

@@ -15,7 +15,7 @@ pub use endpoint::provider;
 pub use judge_file::JudgeFile;
 pub use judges::{judge_model, ledger, named, prices, questions, sample_seed, suite};
 
-use crate::job::{Given, Job, NoEvidence, RequestRecord, SettingsError};
+use crate::job::{Calibration, Given, Job, NoEvidence, RequestRecord, SettingsError};
 use crate::metric::spans::SPANS;
 use crate::metric::{ALL, CONVERSATION, Gate, Rules, SignalWeights, of_spans};
 use crate::run::inputs::text_mode;
@@ -204,6 +204,21 @@ pub fn score(
     local_paths(&paths)?;
     local_paths(job.signals.as_slice())?;
     let mut rules = rules(job)?;
+    let calibration = job
+        .calibration
+        .as_deref()
+        .map(Calibration::read)
+        .transpose()?;
+    for (metric, found) in calibration.iter().flat_map(|of| &of.thresholds) {
+        if !rules.computes(metric) {
+            continue;
+        }
+        // What is given on the command line goes before.
+        rules
+            .thresholds
+            .entry(metric.clone())
+            .or_insert(found.threshold);
+    }
     let judge = judges::judge(job, &rules)?;
     // After everything that can be refused without a look at the files.
     let found = found(job, &paths)?;
@@ -219,6 +234,7 @@ pub fn score(
         map: column_map(job)?,
         on_bad_file: on_bad_file(job),
         signals: job.signals.clone(),
+        calibration: job.calibration.clone().zip(calibration),
         continues: None,
         buckets: job.buckets.and_then(|buckets| buckets.0),
         resume: job.resume,

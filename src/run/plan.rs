@@ -107,6 +107,7 @@ pub fn plan(request: &ScoreRequest, judge: &JudgeRequest) -> Result<PlanSummary,
                 ..passes.plan(&given, Some(condition))
             };
             let columns = TraceColumns {
+                labels: true,
                 input: plan.coherence,
                 output: plan.coherence || plan.loop_detection,
                 ..TraceColumns::ids()

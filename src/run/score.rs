@@ -13,7 +13,7 @@ use super::making::{Making, making, set_aside};
 use super::signals_file::GivenSignals;
 use super::{EngineRequest, PageWriter, Retry, load_service, page};
 use crate::embed::{EmbeddingCounts, EmbeddingService};
-use crate::job::RequestRecord;
+use crate::job::{CalibratedModel, Calibration, RequestRecord, whole_path};
 use crate::metric::session_signal::ATTENTION;
 use crate::metric::{ALL, CONVERSATION, Rules};
 use crate::output::{Distributions, RunDirectory, RunError, manifest};
@@ -44,6 +44,8 @@ pub struct ScoreRequest {
     pub on_bad_file: OnBadFile,
     /// Precomputed signals.
     pub signals: Option<String>,
+    /// The file of a calibration, and what it holds.
+    pub calibration: Option<(PathBuf, Calibration)>,
     /// Metrics, thresholds, weights and the like.
     pub rules: Rules,
     /// Model, threads and memory.
@@ -247,6 +249,16 @@ fn make(
             let now = manifest::model(&loaded, request.engine.model.as_deref());
             opened.notes.extend(night.check_model(&now)?);
         }
+        if let Some((_, calibration)) = &request.calibration {
+            let model = loaded.model();
+            let model = CalibratedModel {
+                name: model.name.clone(),
+                sha256: model.sha256.clone(),
+                precision: model.encoder.precision().into(),
+            };
+            let checked = calibration.check(Some(&model), rules.text_mode.name());
+            checked.map_err(RunError::Request)?;
+        }
         making.stages.end("load model");
         service = Some(loaded);
     }
@@ -327,7 +339,7 @@ fn make(
         conversations.scores.append(&run)?;
     }
     let attention = match rules.wants(ATTENTION) {
-        true => Some(attention::order(&run, &AttentionModel::default())?),
+        true => Some(attention::order(&run, &order_model(request))?),
         false => None,
     };
     if let Some(service) = &service {
@@ -413,6 +425,14 @@ fn make(
         metric_names: Some(&request.metric_names),
         retry: request.retry().map(|retry| retry.retried()),
         continues: night.as_ref().map(|night| json!(night.continues)),
+        calibration: request.calibration.as_ref().map(|(path, of)| {
+            json!({
+                "file": whole_path(path),
+                "origin": of.origin,
+                "thresholds": of.thresholds,
+                "attention": of.attention,
+            })
+        }),
         buckets: count.count(),
     };
     drop(runtime);
@@ -432,6 +452,16 @@ fn make(
         added.push(page::REPORT);
     }
     making.finish_described(run, summary, &added)
+}
+
+/// What signals count for: as a calibration has learnt, or else as it is without labels.
+fn order_model(request: &ScoreRequest) -> AttentionModel {
+    let calibration = request.calibration.as_ref();
+    let learnt = calibration.and_then(|(path, of)| Some((path, of.attention.as_ref()?)));
+    learnt.map_or_else(AttentionModel::default, |(path, learnt)| AttentionModel {
+        learnt: Some(path.display().to_string()),
+        weights: learnt.weights.clone().into_iter().collect(),
+    })
 }
 
 /// Whether there is a row to score.

@@ -3,15 +3,18 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, Float64Builder, Int64Builder, ListBuilder, RecordBatch,
+    Array, ArrayRef, AsArray, Float64Builder, Int64Builder, ListBuilder, RecordBatch, StringArray,
     StringBuilder, StructArray, UInt32Builder,
 };
-use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::{
+    DataType, Field, Float64Type, Int64Type, Schema, SchemaRef, TimeUnit, UInt64Type,
+};
 use arrow::error::ArrowError;
 use serde_json::Value;
 
 use super::bucket::{SessionBatches, SessionCounts};
 use super::night::SessionsSoFar;
+use super::tag_lists::{tag_lists, tags};
 use super::trace_rows::column;
 use crate::metric::session_signal::{
     ATTENTION, SESSION_SIGNALS, SIGNAL_COUNT, SessionFacts, SessionSignal,
@@ -19,9 +22,21 @@ use crate::metric::session_signal::{
 use crate::metric::{RISKS, Rules, SIGNALS, SPAN_SIGNALS, SignalWeights, round4};
 use crate::output::score_rows::{AUTOMATED, MadeBy, ModelLabel, NO_EVIDENCE, ScoreRow, ScoreRows};
 use crate::output::{RunError, Status, WorstSession, WorstStep};
+use crate::trace::RowAt;
 
-/// The columns of sessions; with their signals, where these are computed. Those of a night also say since when there is one.
-pub(super) fn sessions_schema(signals: bool, of_night: bool) -> SchemaRef {
+/// Which columns the table of sessions has beside those of every run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SessionColumns {
+    /// Labels of the session's traces, and the file of the first.
+    pub labels: bool,
+    /// Signals of sessions.
+    pub signals: bool,
+    /// Since when there is one, in a run that continues another one.
+    pub of_night: bool,
+}
+
+/// The columns of sessions.
+pub(super) fn sessions_schema(columns: SessionColumns) -> SchemaRef {
     let time = |name| {
         Field::new(
             name,
@@ -48,22 +63,33 @@ pub(super) fn sessions_schema(signals: bool, of_night: bool) -> SchemaRef {
             true,
         ),
     ];
-    if signals {
+    if columns.labels {
+        let text = |name| Field::new(name, DataType::Utf8, true);
+        fields.extend(LABELS.map(text));
+        fields.push(Field::new("tags", tags(), true));
+        fields.push(text("file"));
+    }
+    if columns.signals {
         let number = |signal: &SessionSignal| Field::new(signal.name, DataType::Float64, true);
         fields.extend(SESSION_SIGNALS.iter().map(number));
     }
-    if of_night {
+    if columns.of_night {
         fields.push(Field::new("first_run", DataType::Utf8, false));
         fields.push(Field::new("revision", DataType::UInt32, false));
     }
     Arc::new(Schema::new(fields))
 }
 
+/// Labels of a session: those of its first trace that has one.
+const LABELS: [&str; 4] = ["name", "environment", "release", "model"];
+
 /// Makes rows of `sessions` and `scores` of folded sessions, in their order.
 pub(super) struct SessionRows<'j> {
     rules: &'j Rules,
     labels: Option<&'j ModelLabel>,
     so_far: Option<&'j SessionsSoFar>,
+    /// The files that are read, by number; none where sessions have no labels.
+    files: Option<&'j [String]>,
     pub counts: SessionCounts,
 }
 
@@ -77,8 +103,15 @@ impl<'j> SessionRows<'j> {
             rules,
             labels,
             so_far,
+            files: None,
             counts: SessionCounts::default(),
         }
+    }
+
+    /// The same with labels, of a plan that tells them.
+    pub fn with_files(self, files: &'j [String]) -> Self {
+        let files = Some(files);
+        Self { files, ..self }
     }
 
     /// Rows of tables for a batch of the plan.
@@ -189,6 +222,16 @@ impl<'j> SessionRows<'j> {
             Arc::new(flagged_count.finish()),
             Arc::new(flagged_ids.finish()),
         ];
+        if let Some(files) = self.files {
+            for name in LABELS {
+                columns.push(Arc::clone(column(name)?));
+            }
+            columns.push(tag_lists(column("tags")?)?);
+            let places = column("first_position")?.as_primitive::<UInt64Type>();
+            let file = |place| files.get(RowAt::from_position(place).parts().0);
+            let names = places.iter().map(|place| place.and_then(file));
+            columns.push(Arc::new(names.collect::<StringArray>()));
+        }
         let signals = self.rules.wants(ATTENTION);
         let facts = column("session_facts")?;
         if signals {
@@ -205,7 +248,11 @@ impl<'j> SessionRows<'j> {
             columns.push(Arc::new(first_runs.finish()));
             columns.push(Arc::new(revisions.finish()));
         }
-        let schema = sessions_schema(signals, self.so_far.is_some());
+        let schema = sessions_schema(SessionColumns {
+            labels: self.files.is_some(),
+            signals,
+            of_night: self.so_far.is_some(),
+        });
         let facts = signals.then(|| {
             let columns = vec![Arc::clone(facts)];
             RecordBatch::try_new(facts_schema(), columns)

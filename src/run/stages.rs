@@ -30,6 +30,7 @@ use crate::run::judging::{summary, traces};
 use crate::run::night::Night;
 use crate::run::signals_file::GivenSignals;
 use crate::summary::JudgeSummary;
+use crate::text::origin_of;
 use crate::trace::{
     BatchLimits, Buckets, DocumentSource, FactRoom, Quarantine, ReadOptions, SourceFile,
     TraceColumns, TraceSource, any_id_repeats,
@@ -56,6 +57,7 @@ pub(super) fn columns(rules: &Rules, condition: Option<&str>) -> TraceColumns {
         names(condition, "loop_detection"),
     );
     TraceColumns {
+        labels: true,
         input: rules.computes("coherence") || coherence || rules.wants(ATTENTION),
         // A document that is only compared is read as it is.
         output: rules.reads_output() || coherence || loops,
@@ -382,6 +384,10 @@ impl Passes<'_> {
             }
         };
         let standing_in = night.and_then(|night| night.standing_in.as_ref());
+        let names = read.files().map(|file| match file.given() {
+            [given, ..] => origin_of(given),
+            [] => origin_of(&file.path),
+        });
         let job = Arc::new(BucketJob {
             rules: rules.clone(),
             labels: self.service.as_ref().map(|service| ModelLabel {
@@ -392,6 +398,7 @@ impl Passes<'_> {
             standing_in: standing_in.and_then(|file| read.files().position(|other| other == file)),
             kept: night.map(|night| night.kept.clone()).unwrap_or_default(),
             so_far: night.map(Night::so_far),
+            files: names.collect(),
             sessions: self.sessions(given, judgements.as_ref()),
             judgements,
         });
@@ -421,6 +428,7 @@ impl Passes<'_> {
             consistency: rules.wants("agent_consistency"),
             expected: expected.map(str::to_owned).collect(),
             span_signals: rules.span_signals(),
+            labels: true,
             session_signals: rules.wants(ATTENTION),
         }
     }

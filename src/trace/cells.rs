@@ -46,6 +46,9 @@ pub(super) struct Row<'a> {
     pub started_at: Result<Moment, String>,
     pub name: Option<Cow<'a, [u8]>>,
     pub environment: Option<Cow<'a, [u8]>>,
+    pub release: Option<Cow<'a, [u8]>>,
+    pub model: Option<Cow<'a, [u8]>>,
+    pub tags: TextCell<'a>,
     pub input: TextCell<'a>,
     pub output: TextCell<'a>,
     pub expected: TextCell<'a>,
@@ -113,6 +116,39 @@ pub(super) struct RowNotes {
     pub left_out: u64,
 }
 
+/// Tags as a JSON list of texts: those of a list, or of text that is one; any other text is one tag. None without tags.
+fn tag_list(cell: &TextCell<'_>) -> Option<String> {
+    let listed = |value: &Json| match value {
+        Json::Array(items) => {
+            let tags = items.iter().filter_map(|item| match item {
+                Json::String(tag) => Some(tag.clone()),
+                Json::Integer(digits) => Some(digits.to_string()),
+                _ => None,
+            });
+            Some(tags.filter(|tag| !tag.is_empty()).collect::<Vec<String>>())
+        }
+        _ => None,
+    };
+    let of_text = |text: &str| {
+        let list = text.trim_start().starts_with('[');
+        let read = list.then(|| crate::text::parse(text.as_bytes()).ok());
+        read.flatten()
+            .and_then(|value| listed(&value))
+            .unwrap_or_else(|| vec![text.to_owned()])
+    };
+    let tags = match cell {
+        TextCell::Null | TextCell::Bad(_) => return None,
+        TextCell::Bytes(b"", _) => return None,
+        TextCell::Bytes(bytes, _) => of_text(&String::from_utf8_lossy(bytes)),
+        TextCell::Value(Json::String(text)) if !text.is_empty() => of_text(text),
+        TextCell::Value(value) => listed(value)?,
+    };
+    match tags.is_empty() {
+        true => None,
+        false => serde_json::to_string(&tags).ok(),
+    }
+}
+
 /// Builds one canonical batch.
 pub(super) struct BatchBuilder {
     schema: SchemaRef,
@@ -125,6 +161,8 @@ pub(super) struct BatchBuilder {
     started_at_nanos: Int16Builder,
     name: StringBuilder,
     environment: StringBuilder,
+    /// `release`, `model` and `tags`.
+    labels: Option<[StringBuilder; 3]>,
     input: Option<StringViewBuilder>,
     output: Option<StringViewBuilder>,
     /// Output and expected text to compare.
@@ -178,6 +216,7 @@ impl BatchBuilder {
             started_at_nanos: Int16Builder::new(),
             name: StringBuilder::new(),
             environment: StringBuilder::new(),
+            labels: columns.labels.then(Default::default),
             input: columns.input.then(StringViewBuilder::new),
             output: columns.output.then(StringViewBuilder::new),
             compared: columns
@@ -300,6 +339,12 @@ impl BatchBuilder {
         self.started_at_nanos.append_value(started_at.nanos);
         self.name.append_option(name);
         self.environment.append_option(environment);
+        if let Some([release, model, tags]) = &mut self.labels {
+            for (builder, label) in [(release, &row.release), (model, &row.model)] {
+                builder.append_option(label.as_deref().map(String::from_utf8_lossy));
+            }
+            tags.append_option(tag_list(&row.tags));
+        }
         for (builder, text) in [(&mut self.input, input), (&mut self.output, output)] {
             if let Some(builder) = builder {
                 self.bytes += text.as_deref().map_or(0, str::len);
@@ -383,6 +428,9 @@ impl BatchBuilder {
             Arc::new(self.name.finish()),
             Arc::new(self.environment.finish()),
         ];
+        for mut labels in self.labels.into_iter().flatten() {
+            columns.push(Arc::new(labels.finish()));
+        }
         let compared = self.compared.into_iter().flatten();
         for mut texts in [self.input, self.output]
             .into_iter()

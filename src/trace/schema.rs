@@ -33,9 +33,14 @@ const OF_DOCUMENTS: &[&str] = &[
     "status", "ended_at", "user_id", "release", "tags", "model", "error", "metadata", "spans",
 ];
 
+/// Labels that only runs with tables of traces read, in the order of their columns; `tags` is the last.
+pub(super) const LABELS: [&str; 3] = ["release", "model", "tags"];
+
 /// Which canonical columns are read. Nothing else is decoded from a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceColumns {
+    /// Read `release`, `model` and `tags`.
+    pub labels: bool,
     /// Read `input`.
     pub input: bool,
     /// Read `output`.
@@ -60,6 +65,7 @@ impl TraceColumns {
     /// Ids and labels alone.
     pub fn ids() -> Self {
         Self {
+            labels: false,
             input: false,
             output: false,
             compared: false,
@@ -86,7 +92,8 @@ impl TraceColumns {
             _ => true,
         });
         let spans = [SPANS].into_iter().filter(|_| self.spans);
-        let canonical = canonical.copied().chain(spans);
+        let labels = LABELS.into_iter().filter(|_| self.labels);
+        let canonical = canonical.copied().chain(spans).chain(labels);
         let canonical = canonical.map(|name| map.column(name));
         canonical
             .chain(self.signals.iter().map(String::as_str))
@@ -253,7 +260,8 @@ pub(super) fn missing_column(
 /// | `project_id` | part of the session's identity; null is a project of its own |
 /// | `started_at` | microseconds, UTC |
 /// | `started_at_nanos` | 0 to 999: what a nanosecond source has beyond |
-/// | `name`, `environment` | as found |
+/// | `name`, `environment`, `release`, `model` | as found |
+/// | `tags` | a JSON list of texts; null where there are none |
 /// | `input`, `output` | text; null and JSON null are null |
 /// | `actual`, `expected` | output and expected text to compare; null and JSON null are null |
 /// | `span_digest`, `output_digest` | bytes, see [`super::SpanDigest`] and [`super::OutputDigest`]; null where there are no spans, or no output |
@@ -274,6 +282,9 @@ pub fn canonical_schema(columns: &TraceColumns) -> SchemaRef {
         Field::new("name", DataType::Utf8, true),
         Field::new("environment", DataType::Utf8, true),
     ];
+    if columns.labels {
+        fields.extend(LABELS.map(|name| Field::new(name, DataType::Utf8, true)));
+    }
     for (wanted, name) in [
         (columns.input, "input"),
         (columns.output, "output"),

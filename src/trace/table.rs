@@ -21,15 +21,15 @@ use crate::text::nearest;
 
 /// The columns of a table.
 #[derive(Clone, Copy, Debug)]
-pub struct TableColumns {
+pub struct TableColumns<'c> {
     /// What the table is called in messages.
-    pub table: &'static str,
+    pub table: &'c str,
     /// Those that are read.
-    pub names: &'static [&'static str],
+    pub names: &'c [&'c str],
     /// Those that every file must have.
-    pub required: &'static [&'static str],
+    pub required: &'c [&'c str],
     /// Those whose text is read as JSON, if it is an object or a list.
-    pub structured: &'static [&'static str],
+    pub structured: &'c [&'c str],
 }
 
 /// Why a row can't be used.
@@ -64,14 +64,14 @@ pub struct TableRow {
 }
 
 /// The opened files of a table.
-pub struct TableSource {
+pub struct TableSource<'c> {
     files: Vec<RowFile>,
-    columns: TableColumns,
+    columns: TableColumns<'c>,
     on_bad_file: OnBadFile,
     quarantine: Arc<Quarantine>,
 }
 
-impl std::fmt::Debug for TableSource {
+impl std::fmt::Debug for TableSource<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TableSource")
             .field("table", &self.columns.table)
@@ -80,7 +80,7 @@ impl std::fmt::Debug for TableSource {
     }
 }
 
-impl TableSource {
+impl<'c> TableSource<'c> {
     /// Opens files and checks their columns. A file that can't be opened, or lacks a column, fails the call or goes to
     /// quarantine, as `on_bad_file` says.
     ///
@@ -88,7 +88,7 @@ impl TableSource {
     /// [`TraceError`] naming the file and column.
     pub fn open(
         files: Vec<SourceFile>,
-        columns: TableColumns,
+        columns: TableColumns<'c>,
         on_bad_file: OnBadFile,
         quarantine: Arc<Quarantine>,
     ) -> Result<Self, TraceError> {
@@ -238,7 +238,7 @@ const LIMITS: BatchLimits = BatchLimits {
 };
 
 /// Opens a file and checks its columns.
-fn open(file: SourceFile, columns: TableColumns) -> Result<RowFile, TraceError> {
+fn open(file: SourceFile, columns: TableColumns<'_>) -> Result<RowFile, TraceError> {
     let file = RowFile::of_table(file)?;
     if let Some(present) = file.column_names()? {
         check_columns(&file.source, columns, &present)?;
@@ -267,7 +267,7 @@ fn open(file: SourceFile, columns: TableColumns) -> Result<RowFile, TraceError> 
 
 fn check_columns(
     file: &SourceFile,
-    columns: TableColumns,
+    columns: TableColumns<'_>,
     present: &[String],
 ) -> Result<(), TraceError> {
     let known = |name: &str| {

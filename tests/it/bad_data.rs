@@ -357,6 +357,7 @@ fn no_prefix_and_no_flipped_byte_of_a_file_is_fatal() {
         let quarantine = std::sync::Arc::new(Quarantine::default());
         let options = ReadOptions {
             columns: TraceColumns {
+                labels: true,
                 input: true,
                 output: true,
                 compared: false,

@@ -140,7 +140,9 @@ impl Browser {
             "--allow-file-access-from-files",
             "--virtual-time-budget=20000",
         ];
-        self.found(page, &text, &mode)
+        let found = self.found(page, &text, &mode);
+        assert!(found["problem"].is_null(), "{found}");
+        found
     }
 
     /// What a frame around a page writes down.

@@ -68,4 +68,5 @@ mod support;
 mod texts;
 mod trace_ids;
 mod unclear_input;
+mod validation;
 mod verified;

@@ -64,6 +64,7 @@ fn the_list_of_a_run_is_searched_sorted_and_followed() {
         found.hash = window_.location.hash;
         at('sql').click();
         found.command = page.querySelector('#query code').textContent;
+        type('');
         const signal = page.querySelector('select[data-filter=signal]');
         signal.value = signal.options[1].value;
         signal.dispatchEvent(new window_.Event('change'));

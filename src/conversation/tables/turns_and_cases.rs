@@ -7,7 +7,7 @@ use crate::conversation::{Case, Turn};
 use crate::trace::{BadRow, TableColumns, label};
 
 /// The table of turns: one row a turn. Its `timestamp` is of no use to a judge.
-pub(crate) const TURNS: TableColumns = TableColumns {
+pub(crate) const TURNS: TableColumns<'static> = TableColumns {
     table: "turns",
     names: &[
         "session_id",
@@ -24,7 +24,7 @@ pub(crate) const TURNS: TableColumns = TableColumns {
 };
 
 /// The table of cases: one row a transcript. `expected_outcomes` of older files may be an object, also as JSON text.
-pub(crate) const CASES: TableColumns = TableColumns {
+pub(crate) const CASES: TableColumns<'static> = TableColumns {
     table: "cases",
     names: &[
         "session_id",

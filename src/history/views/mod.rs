@@ -274,7 +274,7 @@ fn columns_of(table: &str) -> Vec<(&'static str, DataType)> {
         "traces" => {
             let mut columns = text(&["trace_id", "session_id", "project_id"]);
             columns.push(("started_at", instant()));
-            columns.extend(text(&["name", "environment"]));
+            columns.extend(text(&["name", "environment", "release", "model"]));
             columns
         }
         "scores" => {

@@ -111,6 +111,12 @@ pub static WAREHOUSE_SIGNALS: [SessionSignal; 2] = [unfinished::SIGNAL, disagree
 /// The traces of a session: what a learnt model may look at beside the signals.
 pub static TRACES: SessionSignal = count("traces", 0.0, "traces");
 
+/// All that the order of sessions may be learnt from.
+pub fn learnable() -> impl Iterator<Item = &'static SessionSignal> {
+    let of_tables = SESSION_SIGNALS.iter().chain([&TRACES]);
+    of_tables.chain(&WAREHOUSE_SIGNALS)
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;

@@ -45,6 +45,8 @@ pub(super) struct BucketJob {
     pub kept: BTreeMap<String, String>,
     /// The sessions of earlier nights; none of a run that continues no other.
     pub so_far: Option<SessionsSoFar>,
+    /// The files that are read, by number.
+    pub files: Vec<String>,
     pub sessions: SessionPlan,
 }
 
@@ -97,7 +99,7 @@ where
         sender.send(batch.clone()).map_err(stopped)
     }));
     let (labels, so_far) = (job.labels.as_ref(), job.so_far.as_ref());
-    let mut session_rows = SessionRows::of(&job.rules, labels, so_far);
+    let mut session_rows = SessionRows::of(&job.rules, labels, so_far).with_files(&job.files);
     let table = Arc::clone(&tap);
     let ran = match job.sessions.sessions(context, table).await {
         Err(e) => Err(e),

@@ -14,7 +14,7 @@ use crate::output::score_rows::scores_schema;
 use crate::output::table_writer::{Parts, TableThread, TableWriter};
 use crate::output::{RunDirectory, RunError};
 use crate::run::carried;
-use crate::run::session_rows::{facts_schema, sessions_schema};
+use crate::run::session_rows::{SessionColumns, facts_schema, sessions_schema};
 use crate::run::trace_rows::{TraceBatches, places_schema, traces_schema};
 
 /// Where each trace's texts are: a table among the working files.
@@ -62,8 +62,12 @@ impl BucketPlace {
         rows: Arc<dyn ExecutionPlan>,
     ) -> Result<BucketCounts, RunError> {
         let traces = TraceTables::create(self, &job.rules)?;
-        let signals = job.rules.wants(ATTENTION);
-        let mut sessions = SessionTables::create(self, signals, job.so_far.is_some())?;
+        let columns = SessionColumns {
+            labels: true,
+            signals: job.rules.wants(ATTENTION),
+            of_night: job.so_far.is_some(),
+        };
+        let mut sessions = SessionTables::create(self, columns)?;
         let scored = score_bucket(job, context, rows, traces, &mut sessions);
         let (counts, traces) = scored.await?;
         sessions.finish(traces.finish()? + 1)?;
@@ -124,11 +128,12 @@ pub(in crate::run) struct SessionTables {
 }
 
 impl SessionTables {
-    /// Starts the tables. `signals` says that those of sessions are computed, `of_night` that the run continues another one.
-    pub fn create(place: &BucketPlace, signals: bool, of_night: bool) -> Result<Self, RunError> {
-        let (schema, parts) = (sessions_schema(signals, of_night), place.parts);
-        let facts =
-            signals.then(|| TableWriter::create_in_work(&place.work, FACTS, facts_schema(), parts));
+    /// Starts the tables.
+    pub fn create(place: &BucketPlace, columns: SessionColumns) -> Result<Self, RunError> {
+        let (schema, parts) = (sessions_schema(columns), place.parts);
+        let facts = columns
+            .signals
+            .then(|| TableWriter::create_in_work(&place.work, FACTS, facts_schema(), parts));
         let aside = (&place.work, "session_scores", scores_schema());
         Ok(Self {
             sessions: TableWriter::create_parts(&place.run, "sessions", schema, parts)?,

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::AsArray;
+use arrow::array::{Array, AsArray};
 use arrow::array::{ArrayRef, RecordBatch, StringBuilder, TimestampMicrosecondBuilder};
 use arrow::datatypes::{DataType, Field, Schema, TimeUnit, TimestampMicrosecondType};
 use parquet::arrow::ArrowWriter;
@@ -196,15 +196,18 @@ impl Night {
         if gone.is_empty() {
             return Ok(());
         }
-        const LABELS: [&str; 5] = [
+        const LABELS: [&str; 7] = [
             "trace_id",
             "session_id",
             "project_id",
             "name",
             "environment",
+            "release",
+            "model",
         ];
         const EMPTY: [&str; 4] = ["input", "output", "expected", "spans"];
         let mut labels = LABELS.map(|_| StringBuilder::new());
+        let mut tags = StringBuilder::new();
         let mut times = TimestampMicrosecondBuilder::new().with_timezone("UTC");
         let mut count = 0;
         let mut origins = Vec::new();
@@ -217,13 +220,15 @@ impl Night {
             }
             origins.push(run.path.join("traces"));
             let mut columns = LABELS.to_vec();
-            columns.push("started_at");
+            columns.extend(["tags", "started_at"]);
             let mut row = 0u64;
             for_each_batch(&run.path, "traces", &columns, |batch| {
                 let cells: Vec<_> = LABELS
                     .iter()
                     .map(|name| text_if_there(batch, name))
                     .collect::<Result<_, _>>()?;
+                let tags_of_rows = batch.column_by_name("tags");
+                let tags_of_rows = tags_of_rows.and_then(|column| column.as_list_opt::<i32>());
                 let started = batch
                     .column_by_name("started_at")
                     .and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>())
@@ -233,6 +238,8 @@ impl Night {
                         for (label, cells) in labels.iter_mut().zip(&cells) {
                             label.append_option(cell(cells, at));
                         }
+                        let listed = tags_of_rows.filter(|lists| lists.is_valid(at));
+                        tags.append_option(listed.map(|lists| json_list(&lists.value(at))));
                         times.append_value(started.value(at));
                         count += 1;
                     }
@@ -248,6 +255,8 @@ impl Night {
             .iter_mut()
             .map(|label| Arc::new(label.finish()) as ArrayRef)
             .collect();
+        fields.push(text("tags"));
+        columns.push(Arc::new(tags.finish()));
         fields.push(Field::new("started_at", time, false));
         columns.push(Arc::new(times.finish()));
         for name in EMPTY {
@@ -298,6 +307,13 @@ fn write(path: &Path, schema: Schema, columns: Vec<ArrayRef>) -> Result<(), Stri
     writer.write(&rows).map_err(|e| e.to_string())?;
     writer.close().map_err(|e| e.to_string())?;
     Ok(())
+}
+
+/// A list of texts as JSON.
+fn json_list(texts: &ArrayRef) -> String {
+    let texts = texts.as_string_opt::<i32>();
+    let texts: Vec<&str> = texts.into_iter().flatten().flatten().collect();
+    serde_json::json!(texts).to_string()
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use crate::output::Status;
 use crate::output::label_column::LabelColumn;
 use crate::output::score_rows::label;
 use crate::run::judging::judgements::Judgement;
+use crate::run::tag_lists::{tag_lists, tags};
 
 /// Metrics of a run that compare outputs with expected texts.
 pub(super) fn comparing(rules: &Rules) -> impl Iterator<Item = Comparing> {
@@ -36,6 +37,9 @@ pub(in crate::run) fn traces_schema(rules: &Rules) -> SchemaRef {
         ),
         Field::new("name", DataType::Utf8, true),
         Field::new("environment", DataType::Utf8, true),
+        Field::new("release", DataType::Utf8, true),
+        Field::new("model", DataType::Utf8, true),
+        Field::new("tags", tags(), true),
         number("coherence"),
         number("loop_detection"),
         number("confidence"),
@@ -65,13 +69,16 @@ fn judged_columns() -> impl Iterator<Item = &'static str> {
 }
 
 /// Columns that the plan has ready; the first is `trace_id` here.
-const OF_THE_PLAN: [&str; 10] = [
+const OF_THE_PLAN: [&str; 13] = [
     "shown_id",
     "session_id",
     "project_id",
     "started_at",
     "name",
     "environment",
+    "release",
+    "model",
+    "tags",
     "coherence",
     "loop_detection",
     "confidence",
@@ -142,7 +149,11 @@ impl TraceColumns {
     pub fn finish(mut self, plan: &RecordBatch, rules: &Rules) -> Result<RecordBatch, ArrowError> {
         let mut columns = Vec::with_capacity(plan.num_columns());
         for name in OF_THE_PLAN {
-            columns.push(Arc::clone(column(plan, name)?));
+            let column = column(plan, name)?;
+            columns.push(match name {
+                "tags" => tag_lists(column)?,
+                _ => Arc::clone(column),
+            });
         }
         let judged = self.judged.iter_mut();
         columns.extend(judged.map(|(_, column)| Arc::new(column.finish()) as ArrayRef));

@@ -23,6 +23,9 @@ pub(super) struct FoundBatch<'b> {
     started_at: Times<'b>,
     name: Option<&'b ArrayRef>,
     environment: Option<&'b ArrayRef>,
+    release: Option<&'b ArrayRef>,
+    model: Option<&'b ArrayRef>,
+    tags: Option<&'b ArrayRef>,
     input: Option<(&'b ArrayRef, TextEncoding)>,
     output: Option<(&'b ArrayRef, TextEncoding)>,
     expected: Option<(&'b ArrayRef, TextEncoding)>,
@@ -57,6 +60,9 @@ impl<'b> FoundBatch<'b> {
             },
             name: column(found.name),
             environment: column(found.environment),
+            release: column(found.release),
+            model: column(found.model),
+            tags: column(found.tags),
             input: text(found.input),
             output: text(found.output),
             expected: text(found.expected),
@@ -96,6 +102,9 @@ impl<'b> FoundBatch<'b> {
             started_at: self.started_at.at(row),
             name: self.name.and_then(|c| identifier(c, row)),
             environment: self.environment.and_then(|c| identifier(c, row)),
+            release: self.release.and_then(|c| identifier(c, row)),
+            model: self.model.and_then(|c| identifier(c, row)),
+            tags: self.tags.map_or(TextCell::Null, |c| tag_cell(c, row)),
             input: text_cell(self.input, row),
             output: text_cell(self.output, row),
             expected: text_cell(self.expected, row),
@@ -103,6 +112,14 @@ impl<'b> FoundBatch<'b> {
             signals,
         }
     }
+}
+
+fn tag_cell(column: &ArrayRef, row: usize) -> TextCell<'_> {
+    let encoding = match column.as_binary_view_opt() {
+        Some(_) => TextEncoding::Text,
+        None => TextEncoding::Native,
+    };
+    text_cell(Some((column, encoding)), row)
 }
 
 fn text_cell(column: Option<(&ArrayRef, TextEncoding)>, row: usize) -> TextCell<'_> {

@@ -137,6 +137,15 @@ impl Line {
             },
             name: label("name"),
             environment: label("environment"),
+            release: label("release"),
+            model: label("model"),
+            tags: match wanted.labels {
+                true => match self.member(map.column("tags")) {
+                    Json::Null => TextCell::Null,
+                    tags => TextCell::Value(tags.clone()),
+                },
+                false => TextCell::Null,
+            },
             input: text(wanted.input, "input"),
             output: text(wanted.reads_output(), "output"),
             expected: text(wanted.compared, "expected"),

@@ -383,6 +383,8 @@ impl FoundRow<'_> {
                 ("project_id", &mut row.project_id),
                 ("name", &mut row.name),
                 ("environment", &mut row.environment),
+                ("release", &mut row.release),
+                ("model", &mut row.model),
             ] {
                 if cell.is_none() && map.column(canonical) == key {
                     *cell = Some(Cow::Borrowed(value.as_bytes()));

@@ -21,6 +21,9 @@ pub(super) struct FoundColumns {
     pub started_at: Option<usize>,
     pub name: Option<usize>,
     pub environment: Option<usize>,
+    pub release: Option<usize>,
+    pub model: Option<usize>,
+    pub tags: Option<usize>,
     pub input: Option<(usize, TextEncoding)>,
     pub output: Option<(usize, TextEncoding)>,
     pub expected: Option<(usize, TextEncoding)>,
@@ -37,6 +40,9 @@ impl FoundColumns {
             self.started_at,
             self.name,
             self.environment,
+            self.release,
+            self.model,
+            self.tags,
         ]
         .into_iter()
         .chain(
@@ -207,6 +213,11 @@ pub(super) fn find_columns(
             return Err(missing_column(path, column, canonical, &present));
         }
     }
+    let labelled = |name: &'static str| match wanted.labels {
+        true => Ok(optional(name)?.filter(|&at| label(data_type(at)))),
+        false => Ok(None),
+    };
+    let tags = |of: &DataType| *of == DataType::BinaryView || native::is_native(of);
     let session_id = if wanted.session_required {
         required("session_id")?
     } else {
@@ -236,6 +247,12 @@ pub(super) fn find_columns(
         // Labels for reports only: one of another type is no reason to stop.
         name: optional("name")?.filter(|&at| label(data_type(at))),
         environment: optional("environment")?.filter(|&at| label(data_type(at))),
+        release: labelled("release")?,
+        model: labelled("model")?,
+        tags: match wanted.labels {
+            true => optional("tags")?.filter(|&at| tags(data_type(at))),
+            false => None,
+        },
         input: if wanted.input { text("input")? } else { None },
         output: match wanted.reads_output() {
             true => text("output")?,

@@ -4,14 +4,17 @@ use super::super::discover::SourceFormat;
 use super::super::push_row;
 use super::*;
 
-const COLUMNS: TableColumns = TableColumns {
+const COLUMNS: TableColumns<'static> = TableColumns {
     table: "notes",
     names: &["id", "text", "cost", "list"],
     required: &["id"],
     structured: &["list"],
 };
 
-fn source(folder: &Path, lines: &str) -> Result<(TableSource, Arc<Quarantine>), TraceError> {
+fn source(
+    folder: &Path,
+    lines: &str,
+) -> Result<(TableSource<'static>, Arc<Quarantine>), TraceError> {
     let path = folder.join("notes.jsonl");
     std::fs::write(&path, lines).unwrap();
     let file = SourceFile {

@@ -1,0 +1,123 @@
+//! Which labels are bad.
+
+use std::fmt;
+
+/// What `--bad` or `--good` says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BadLabels {
+    tests: Vec<Test>,
+    /// Whether the tests tell good labels, and all others are bad.
+    are_good: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Test {
+    Is(String),
+    Below(f64),
+    AtMost(f64),
+    Above(f64),
+    AtLeast(f64),
+}
+
+impl BadLabels {
+    /// Labels that are one of these values, or numbers that pass a comparison: `failure`, `0`, `<0.5`, `>=3`. With `are_good`,
+    /// these are the good ones.
+    ///
+    /// # Errors
+    /// A message for a comparison with what is no number, and for none at all.
+    pub fn new(values: &[String], are_good: bool) -> Result<Self, String> {
+        if values.is_empty() {
+            return Err("no value is named".into());
+        }
+        let tests = values.iter().map(|value| Test::of(value));
+        Ok(Self {
+            tests: tests.collect::<Result<_, _>>()?,
+            are_good,
+        })
+    }
+
+    /// Whether a label is bad.
+    pub(super) fn is_bad(&self, label: &str) -> bool {
+        self.tests.iter().any(|test| test.holds(label)) != self.are_good
+    }
+}
+
+impl Test {
+    fn of(text: &str) -> Result<Self, String> {
+        type Comparison = fn(f64) -> Test;
+        let comparisons: [(&str, Comparison); 4] = [
+            ("<=", Self::AtMost),
+            (">=", Self::AtLeast),
+            ("<", Self::Below),
+            (">", Self::Above),
+        ];
+        for (sign, test) in comparisons {
+            if let Some(number) = text.strip_prefix(sign) {
+                let number = number.trim().parse::<f64>().ok().filter(|n| !n.is_nan());
+                return number
+                    .map(test)
+                    .ok_or_else(|| format!("`{text}`: a number must follow `{sign}`"));
+            }
+        }
+        Ok(Self::Is(text.to_owned()))
+    }
+
+    fn holds(&self, label: &str) -> bool {
+        let number = || label.trim().parse::<f64>().ok();
+        let passes = |test: &dyn Fn(f64) -> bool| number().is_some_and(test);
+        match self {
+            // `0` is `0.0` too.
+            Self::Is(value) => {
+                value == label || number().is_some_and(|n| value.parse::<f64>() == Ok(n))
+            }
+            Self::Below(end) => passes(&|n| n < *end),
+            Self::AtMost(end) => passes(&|n| n <= *end),
+            Self::Above(end) => passes(&|n| n > *end),
+            Self::AtLeast(end) => passes(&|n| n >= *end),
+        }
+    }
+}
+
+impl fmt::Display for BadLabels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tests: Vec<String> = self
+            .tests
+            .iter()
+            .map(|test| match test {
+                Test::Is(value) => format!("`{value}`"),
+                Test::Below(end) => format!("below {end}"),
+                Test::AtMost(end) => format!("at most {end}"),
+                Test::Above(end) => format!("above {end}"),
+                Test::AtLeast(end) => format!("at least {end}"),
+            })
+            .collect();
+        let what = if self.are_good { "not " } else { "" };
+        write!(f, "{what}{}", tests.join(" or "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bad(values: &[&str]) -> BadLabels {
+        let values: Vec<String> = values.iter().map(|v| (*v).to_owned()).collect();
+        BadLabels::new(&values, false).unwrap()
+    }
+
+    #[test]
+    fn labels_are_texts_or_numbers() {
+        assert!(bad(&["0"]).is_bad("0") && bad(&["0"]).is_bad("0.0"));
+        assert!(!bad(&["0"]).is_bad("1") && !bad(&["0"]).is_bad("false"));
+        let several = bad(&["failure", "halted"]);
+        assert!(several.is_bad("halted") && !several.is_bad("success"));
+        assert!(bad(&["<0.5"]).is_bad("0.25") && !bad(&["<0.5"]).is_bad("0.5"));
+        assert!(bad(&[">=3"]).is_bad("3") && !bad(&[">=3"]).is_bad("many"));
+        let good = BadLabels::new(&["1".into()], true).unwrap();
+        assert!(good.is_bad("0") && !good.is_bad("1.0"));
+        assert_eq!(good.to_string(), "not `1`");
+        assert_eq!(several.to_string(), "`failure` or `halted`");
+        assert!(BadLabels::new(&["<much".into()], false).is_err());
+        assert!(BadLabels::new(&[], false).is_err());
+    }
+}
