@@ -1,13 +1,9 @@
-//! Calls of tools of a few traces, read again for people to look at.
+//! Calls of tools, as people are shown them.
 
-use std::collections::HashMap;
-
-use super::TraceError;
 use super::digest::failed;
+use super::format::NativeTexts;
 use super::members::opened;
-use super::rows::{Found, RowAt, rows_of_file};
 use super::schema::SPANS;
-use super::source::TraceSource;
 use crate::text::{Json, parse, parse_instant};
 
 /// A call of a tool, as its span tells it.
@@ -23,49 +19,16 @@ pub struct CalledTool {
     pub error: Option<String>,
 }
 
-impl TraceSource {
-    /// Reads the tool calls of a few traces again, in their order in time. Rows whose spans can't be read have none.
-    ///
-    /// # Errors
-    /// [`TraceError`] if a file has gone or changed since.
-    pub fn calls_at(
-        &self,
-        mut places: Vec<RowAt>,
-    ) -> Result<HashMap<RowAt, Vec<CalledTool>>, TraceError> {
-        places.sort_unstable();
-        places.dedup();
-        let column = self.options.map.column(SPANS);
-        let mut found = HashMap::new();
-        for (at, file) in self.files.iter().enumerate() {
-            let rows = rows_of_file(&places, at);
-            let texts = file.texts();
-            let each = &mut |number, row: Found<'_>| {
-                let value = row.ok().and_then(|row| row.value(column)?.ok());
-                let value = match (value, texts) {
-                    (Some(Json::String(text)), _) => parse(text.as_bytes()).ok(),
-                    (Some(spans), Some(_)) => {
-                        let spans = opened(spans.into(), SPANS, texts).to_string();
-                        parse(spans.as_bytes()).ok()
-                    }
-                    (value, None) => value,
-                    (None, _) => None,
-                };
-                let calls = value.as_ref().map(calls_of).unwrap_or_default();
-                if !calls.is_empty() {
-                    found.insert(RowAt::new(at, number), calls);
-                }
-                Ok(true)
-            };
-            file.read_rows(&[column], &rows, self.options.limits, each)?;
-        }
-        Ok(found)
-    }
-
-    /// Whether inputs are read, and whether outputs are.
-    pub fn reads_texts(&self) -> (bool, bool) {
-        let columns = &self.options.columns;
-        (columns.input, columns.reads_output())
-    }
+/// The calls in a cell of spans, in their order in time; none in a cell that can't be read. `texts` says what the cells hold
+/// of a file that was made from another format.
+pub(super) fn calls_in(cell: Option<Json>, texts: Option<NativeTexts>) -> Vec<CalledTool> {
+    let read = |text: &str| parse(text.as_bytes()).ok();
+    let spans = match (cell, texts) {
+        (Some(Json::String(text)), _) => read(&text),
+        (Some(spans), Some(_)) => read(&opened(spans.into(), SPANS, texts).to_string()),
+        (spans, _) => spans,
+    };
+    spans.as_ref().map(calls_of).unwrap_or_default()
 }
 
 fn calls_of(spans: &Json) -> Vec<CalledTool> {

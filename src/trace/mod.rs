@@ -47,7 +47,7 @@ pub use source::{ReadOptions, TraceSource};
 pub(crate) use span::json_text;
 pub use span::{Span, ToolCall};
 pub use table::{BadRow, TableColumns, TableRow, TableSource};
-pub use texts::Texts;
+pub use texts::RowToShow;
 pub use trace_id::canonical_trace_id;
 
 /// Why traces could not be read at all. Problems of single rows are quarantined instead.

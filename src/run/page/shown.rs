@@ -222,20 +222,10 @@ pub(super) fn read(
             earlier.and_then(|earlier| earlier.place),
         ]
     });
-    let texts = source.texts_at(of_texts.flatten().collect())?;
-    let of_spans = all().flat_map(|row| [row.places.0, row.places.1]);
-    let mut calls = source.calls_at(of_spans.flatten().collect())?;
+    let mut found = source.rows_to_show(of_texts.flatten().collect())?;
     let mut said = verdicts(run.path(), &keys)?;
     let mut judgements = judgements(run.path(), &keys, judged)?;
     let (inputs, outputs) = source.reads_texts();
-    let output_at = |place: Option<RowAt>| {
-        let found = place.and_then(|place| texts.get(&place));
-        found.and_then(|of| of.1.as_deref()).unwrap_or_default()
-    };
-    let input_at = |place: Option<RowAt>| {
-        let found = place.and_then(|place| texts.get(&place));
-        found.and_then(|of| of.0.as_deref()).unwrap_or_default()
-    };
     let mut shown = Vec::new();
     for (number, (rows, rows_hidden)) in sessions.into_iter().enumerate() {
         let key = keys.get(number);
@@ -246,14 +236,25 @@ pub(super) fn read(
             ..
         } in rows
         {
-            trace.input = inputs.then(|| cut(input_at(places.0), MOST_CHARACTERS));
-            trace.output = outputs.then(|| cut(output_at(places.1), MOST_CHARACTERS));
+            let row = |place: Option<RowAt>| found.get(&place?);
+            let output = |place| {
+                let text = row(place).and_then(|row| row.output.as_deref());
+                cut(text.unwrap_or_default(), MOST_CHARACTERS)
+            };
+            let input = row(places.0).and_then(|row| row.input.as_deref());
+            trace.input = inputs.then(|| cut(input.unwrap_or_default(), MOST_CHARACTERS));
+            trace.output = outputs.then(|| output(places.1));
             if let Some(repeats) = &mut trace.repeats {
-                repeats.output = cut(output_at(repeats.place), MOST_CHARACTERS);
+                repeats.output = output(repeats.place);
             }
+            // Of a trace of several rows, those that its texts are of.
             let mut of_trace = Vec::new();
             for place in [places.0, places.1].into_iter().flatten() {
-                of_trace.extend(calls.remove(&place).unwrap_or_default());
+                let row = found.get_mut(&place);
+                of_trace.extend(
+                    row.map(|row| std::mem::take(&mut row.calls))
+                        .unwrap_or_default(),
+                );
             }
             (trace.calls, trace.calls_hidden) = shown_calls(of_trace);
             if let Some(key) = key {
