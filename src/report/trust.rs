@@ -159,14 +159,13 @@ fn gaps(s: &Summary) -> Vec<Line> {
     }
     for (metric, count) in &s.sessions_without_evidence {
         let text = counted(*count, "session has", "sessions have");
+        let metric = words(metric);
         let what = match s.evidence_required {
-            true => "no trace that says anything of it, and no score",
-            false => "no trace that says anything of it: it is 1.0 there, as in PandaProbe",
+            true => format!("no score of {metric}"),
+            false => format!("1.0 for {metric}, as in PandaProbe"),
         };
-        lines.push(line(
-            "open",
-            format!("{text} for {} {what}.", words(metric)),
-        ));
+        let why = "none of their traces says anything of it";
+        lines.push(line("open", format!("{text} {what}: {why}.")));
     }
     for (count, one, many) in [
         (
@@ -305,7 +304,7 @@ mod tests {
         );
         assert!(found[2].contains("2 scores wait for a judge"), "{found:?}");
         assert!(
-            found[3].contains("it is 1.0 there, as in PandaProbe"),
+            found[3].contains("have 1.0 for agent consistency, as in PandaProbe"),
             "{found:?}"
         );
         assert_eq!(found.len(), 4);
