@@ -308,7 +308,7 @@ async fn execute(
         session_signals: false,
     };
     let frame = plan.sessions(&context, Arc::new(tap)).await?;
-    let mut rows = SessionRows::of(rules, None, None, 0);
+    let mut rows = SessionRows::of(rules, None, None);
     let mut tables = SessionTables::create(
         &BucketPlace::of(run, Parts::OfAll),
         SessionColumns::default(),

@@ -28,7 +28,6 @@ mod tag_lists;
 mod targets;
 mod trace_rows;
 mod turns;
-mod worst;
 
 pub use aggregate::{AggregateRequest, aggregate};
 pub use embed::{EmbedRequest, EmbedSummary, embed};

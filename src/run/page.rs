@@ -1,25 +1,99 @@
 //! `report.html` of a scoring run, and what it says of the nights before.
 
+mod listed;
+mod origins;
+mod repeats;
+mod shown;
+mod tables;
+mod verdicts;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use super::ScoreRequest;
 use crate::embed::EmbeddingService;
 use crate::history::{ChangeQuery, Changes, QueryLimits, StoredRun, read_changes, read_run};
-use crate::metric::Rules;
+use crate::metric::{Rules, SIGNALS};
 use crate::output::directory::name_of;
 use crate::output::{RunDirectory, RunError};
-use crate::summary::{DriftSummary, PageFacts, ShownSession, Summary};
+use crate::summary::{DriftSummary, PageFacts, PageSessions, Summary, TextsAt};
 use crate::text::origin_of;
 use crate::trace::{SourceFile, TraceSource};
 
 /// Renders report.html from what a run came to and, if it continues another one, what changed; or says what is wrong with
 /// its template.
 pub type PageWriter =
-    fn(&PageFacts, &Rules, &Summary, &[ShownSession], Option<&Changes>) -> Result<String, String>;
+    fn(&PageFacts, &Rules, &Summary, &PageSessions, Option<&Changes>) -> Result<String, String>;
 
 /// The page, inside a run directory.
 pub(super) const REPORT: &str = "report.html";
+
+/// Sessions that the page shows with their texts.
+const SHOWN: usize = 20;
+
+/// The sessions of a run whose tables are written, as its page lists them.
+///
+/// # Errors
+/// If a table, or a file of traces, can't be read back.
+pub(super) fn sessions(
+    run: &RunDirectory,
+    source: &TraceSource,
+    summary: &Summary,
+) -> Result<PageSessions, RunError> {
+    let (mut page, places) = listed::read(run, SHOWN)?;
+    let of_traces = summary.metrics.iter().filter(|m| m.level == "trace");
+    let mut metrics: Vec<String> = of_traces.map(|m| m.name.clone()).collect();
+    // Given signals have a column too, and no score of this run.
+    for signal in SIGNALS {
+        if !metrics.iter().any(|name| name == signal.0) {
+            metrics.push(signal.0.to_owned());
+        }
+    }
+    let judged = summary.judge.iter().flat_map(|judge| &judge.metrics);
+    let judged: Vec<&str> = judged.map(|m| m.name.as_str()).collect();
+    page.shown = shown::read(run, source, (&page.listed, &places), (&metrics, &judged))?;
+    page.mixed = origins::mixed(run.path())?;
+    Ok(page)
+}
+
+/// How the texts of a session of this request are read again; none where that takes more than one plain query.
+fn texts_at(request: &ScoreRequest, source: &TraceSource) -> Option<TextsAt> {
+    /// Paths beyond this many make no command that anybody would want to copy.
+    const MOST_TABLES: usize = 4;
+    let tables = &request.record.paths;
+    let reads_earlier_nights = request.continues.is_some() || request.is_retry();
+    if tables.is_empty() || tables.len() > MOST_TABLES || reads_earlier_nights {
+        return None;
+    }
+    // What is made of other formats has nightmill's own columns.
+    let foreign = !request.found.foreign.is_empty();
+    if foreign && !request.found.native.is_empty() {
+        return None;
+    }
+    let column = |name: &'static str| match foreign {
+        true => name.to_owned(),
+        false => request.map.column(name).to_owned(),
+    };
+    let (input, output) = source.reads_texts();
+    let texts = [("input", input), ("output", output)];
+    let texts = texts.into_iter().filter(|(_, read)| *read);
+    let columns = [("trace_id", true), ("started_at", true)].into_iter();
+    let columns = columns.chain(texts).map(|(name, _)| column(name));
+    let settings = &request.record.settings;
+    let flags = [("mapping", "--mapping"), ("format", "--input-format")];
+    let flags = flags.into_iter().filter_map(|(setting, flag)| {
+        let given = settings.get(setting)?.as_str()?;
+        (given != "auto").then(|| (flag.to_owned(), given.to_owned()))
+    });
+    Some(TextsAt {
+        tables: tables.clone(),
+        columns: columns.collect(),
+        session_id: column("session_id"),
+        project_id: column("project_id"),
+        started_at: column("started_at"),
+        flags: flags.collect(),
+    })
+}
 
 /// What the page says of the run beside its figures.
 pub(super) fn facts(
@@ -31,6 +105,8 @@ pub(super) fn facts(
     let name = request.out.file_name();
     PageFacts {
         title: name.map_or_else(|| "run".into(), |name| name.to_string_lossy().into_owned()),
+        run: request.out.display().to_string(),
+        texts: texts_at(request, source),
         model: model.map(|model| (model.name.clone(), model.sha256.clone())),
         precision: model
             .map_or("none", |model| model.encoder.precision())

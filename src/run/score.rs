@@ -11,7 +11,7 @@ use super::bucket::{self, Asked, BucketCounts, RunBuckets, SessionCounts, TraceC
 use super::engine::runtime;
 use super::making::{Making, making, set_aside};
 use super::signals_file::GivenSignals;
-use super::{EngineRequest, PageWriter, Retry, load_service, page, worst};
+use super::{EngineRequest, PageWriter, Retry, load_service, page};
 use crate::embed::{EmbeddingCounts, EmbeddingService};
 use crate::job::{CalibratedModel, Calibration, RequestRecord, whole_path};
 use crate::metric::session_signal::ATTENTION;
@@ -24,7 +24,7 @@ use crate::run::night::{self, Night};
 use crate::run::stages::{Known, Passes};
 use crate::run::{carried, retry_conversations, stages};
 use crate::selection::TargetChoice;
-use crate::summary::{BucketSummary, Summary};
+use crate::summary::{BucketSummary, PageSessions, Summary};
 use crate::text::TextMode;
 use crate::trace::format::Found;
 use crate::trace::{Buckets, ColumnMap, OnBadFile, Quarantine, SourceFile, TraceSource};
@@ -396,9 +396,9 @@ fn make(
         .for_each(|entry| quarantine.add(entry));
     opened.name_given(&quarantine);
     set_aside(&run, &quarantine, &mut summary)?;
-    let mut worst = Vec::new();
+    let mut listed = PageSessions::default();
     if request.report.is_some() {
-        worst = worst::read(&run, &source, (count, &sessions.worst), rules)?;
+        listed = page::sessions(&run, &source, &summary)?;
         making.stages.end("read worst sessions");
     }
     let signals = request.signals.as_ref();
@@ -447,7 +447,7 @@ fn make(
     let mut added = Vec::new();
     if let Some(write) = request.report {
         let facts = page::facts(request, &source, service.as_deref());
-        let page = write(&facts, rules, &summary, &worst, changes.as_ref());
+        let page = write(&facts, rules, &summary, &listed, changes.as_ref());
         page::write(&run, &page.map_err(RunError::Plan)?)?;
         added.push(page::REPORT);
     }

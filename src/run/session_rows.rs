@@ -90,7 +90,6 @@ pub(super) struct SessionRows<'j> {
     so_far: Option<&'j SessionsSoFar>,
     /// The files that are read, by number; none where sessions have no labels.
     files: Option<&'j [String]>,
-    bucket: u32,
     pub counts: SessionCounts,
 }
 
@@ -99,14 +98,12 @@ impl<'j> SessionRows<'j> {
         rules: &'j Rules,
         labels: Option<&'j ModelLabel>,
         so_far: Option<&'j SessionsSoFar>,
-        bucket: u32,
     ) -> Self {
         Self {
             rules,
             labels,
             so_far,
             files: None,
-            bucket,
             counts: SessionCounts::default(),
         }
     }
@@ -205,7 +202,7 @@ impl<'j> SessionRows<'j> {
                 worst_step: None,
             };
             let weights = &self.rules.weights;
-            self.counts.count(self.bucket, session, || {
+            self.counts.count(session, || {
                 worst_step(metrics[0].1.as_ref()?.row(row)?.details, weights)
             });
         }

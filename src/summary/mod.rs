@@ -14,8 +14,11 @@ use crate::text::TextMode;
 
 pub use attention::{AttentionPart, AttentionSession, AttentionSummary};
 pub use judging::{CapUse, JudgeSummary, JudgedMetricSummary};
-pub use page::{PageFacts, ShownSession};
-pub(crate) use page::{ShownLoop, ShownTrace};
+pub use page::{
+    ListOrder, ListedSession, MixedScores, PageFacts, PageSessions, RankedScore, ShownCall,
+    ShownJudgement, ShownRepeat, ShownSession, ShownText, ShownTrace, ShownVerdict, TextsAt,
+    VerdictMetric, VerdictOutcome,
+};
 
 /// Everything a run says about itself.
 #[derive(Clone, Debug, Default, Serialize)]

@@ -22,7 +22,7 @@ pub(crate) use moment::{instant, optional_instant};
 pub(crate) use nearest::nearest;
 pub use plain_words::each_word_hash;
 pub use serialise::{push_json_string, push_number, to_text};
-pub use word_set::{WordSet, jaccard_of_texts, words};
+pub use word_set::{WordAt, WordSet, jaccard_of_texts, words, words_at};
 pub use word_sketch::{SKETCH, WordSketch, text_hash};
 
 /// Which text of a JSON cell is embedded.

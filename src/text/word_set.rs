@@ -1,5 +1,7 @@
 //! Word sets and their overlap (as in PandaProbe).
 
+use std::ops::Range;
+
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 
 /// Words that carry no meaning of their own; they never make two texts alike. Sorted.
@@ -49,6 +51,44 @@ fn each_word(text: &str, mut each: impl FnMut(&str)) {
             keep(&lower[from..]);
         }
     }
+}
+
+/// A run of letters, numbers and `_` in a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WordAt {
+    /// Where it stands, in bytes.
+    pub at: Range<usize>,
+    /// The same in small letters.
+    pub word: String,
+    /// Whether it counts as one of [`words`].
+    pub counts: bool,
+}
+
+/// All runs of letters, numbers and `_` of a text, in their order, to be shown: those that count are [`words`], but for
+/// letters whose lower case is none.
+pub fn words_at(text: &str) -> Vec<WordAt> {
+    let mut found = Vec::new();
+    let mut push = |at: Range<usize>| {
+        let word = text[at.clone()].to_lowercase();
+        let counts =
+            word.chars().nth(1).is_some() && STOP_WORDS.binary_search(&word.as_str()).is_err();
+        found.push(WordAt { at, word, counts });
+    };
+    let mut start = None;
+    for (at, c) in text.char_indices() {
+        match (is_word_character(c), start) {
+            (true, None) => start = Some(at),
+            (false, Some(from)) => {
+                push(from..at);
+                start = None;
+            }
+            _ => {}
+        }
+    }
+    if let Some(from) = start {
+        push(from..text.len());
+    }
+    found
 }
 
 /// Where a piece of the text ends: at ASCII white space, beyond which nothing decides the lower case of a letter.
@@ -154,6 +194,17 @@ mod tests {
             hashes.dedup();
             assert_eq!(WordSet::of(&text).hashes(), hashes);
         }
+    }
+
+    #[test]
+    fn words_stand_where_they_are_found() {
+        let text = "The Straße is ΟΔΟΣ, x_1: 日本 a";
+        let found = words_at(text);
+        let counting = found.iter().filter(|word| word.counts);
+        let counting: Vec<String> = counting.map(|word| word.word.clone()).collect();
+        assert_eq!(counting, words(text));
+        let there: Vec<&str> = found.iter().map(|word| &text[word.at.clone()]).collect();
+        assert_eq!(there, ["The", "Straße", "is", "ΟΔΟΣ", "x_1", "日本", "a"]);
     }
 
     #[test]

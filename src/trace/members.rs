@@ -120,7 +120,7 @@ impl Members {
 }
 
 /// A value of a file that nightmill wrote from another format: with the documents that its texts hold.
-fn opened(value: Value, column: &str, texts: Option<NativeTexts>) -> Value {
+pub(super) fn opened(value: Value, column: &str, texts: Option<NativeTexts>) -> Value {
     match (column, texts) {
         (_, None) => value,
         ("spans", _) => with_documents(value),

@@ -4,6 +4,7 @@
 //! without being counted.
 
 mod bucket;
+mod calls;
 mod cells;
 mod digest;
 mod discover;
@@ -30,6 +31,7 @@ mod undeclared_json;
 use std::path::PathBuf;
 
 pub use bucket::Buckets;
+pub use calls::CalledTool;
 pub use digest::{CALLS_KEPT, CallDigest, OutputDigest, SpanDigest};
 pub use discover::{SourceFile, SourceFormat, discover};
 pub use document::{DocumentSource, FactRoom, any_id_repeats, read_documents};
@@ -45,7 +47,7 @@ pub use source::{ReadOptions, TraceSource};
 pub(crate) use span::json_text;
 pub use span::{Span, ToolCall};
 pub use table::{BadRow, TableColumns, TableRow, TableSource};
-pub use texts::Texts;
+pub use texts::RowToShow;
 pub use trace_id::canonical_trace_id;
 
 /// Why traces could not be read at all. Problems of single rows are quarantined instead.

@@ -1,4 +1,4 @@
-//! Texts of a few traces, read again for people to look at.
+//! A few traces, read again for people to look at: their texts, and their calls of tools.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -7,36 +7,54 @@ use arrow::array::{Array, AsArray};
 use arrow::datatypes::UInt64Type;
 
 use super::TraceError;
+use super::calls::{CalledTool, calls_in};
 use super::quarantine::Quarantine;
 use super::rows::{Found, RowAt, rows_of_file};
+use super::schema::SPANS;
 use super::source::TraceSource;
 
-/// A trace's input and output; none where a cell is null.
-pub type Texts = (Option<String>, Option<String>);
+/// What a row says, to be shown.
+#[derive(Clone, Debug, Default)]
+pub struct RowToShow {
+    /// The input's text; none where it is null, or not read by the run.
+    pub input: Option<String>,
+    /// The same of the output.
+    pub output: Option<String>,
+    /// Calls of tools, in their order in time; none where spans can't be read.
+    pub calls: Vec<CalledTool>,
+}
 
 impl TraceSource {
-    /// Reads the texts of a few traces again.
+    /// Reads a few rows again, in one pass over their files.
     ///
     /// # Errors
     /// [`TraceError`] if a file has gone or changed since.
-    pub fn texts_at(&self, mut places: Vec<RowAt>) -> Result<HashMap<RowAt, Texts>, TraceError> {
+    pub fn rows_to_show(
+        &self,
+        mut places: Vec<RowAt>,
+    ) -> Result<HashMap<RowAt, RowToShow>, TraceError> {
         places.sort_unstable();
         places.dedup();
         let ignored = Quarantine::default();
         let mut builder = self.builder();
         let mut signals = Vec::new();
+        let mut found: HashMap<RowAt, RowToShow> = HashMap::new();
+        let spans = self.options.map.column(SPANS);
         for (at, file) in self.files.iter().enumerate() {
             let rows = rows_of_file(&places, at);
+            let texts = file.texts();
             let each = &mut |number, row: Found<'_>| {
-                if let Ok(row) = row
-                    && let Ok(row) = row.of_trace(&mut signals)
-                {
-                    let position = RowAt::new(at, number).position();
-                    builder.push(row, position, &file.source.path, number, &ignored);
+                if let Ok(row) = row {
+                    let at = RowAt::new(at, number);
+                    let cell = row.value(spans).and_then(Result::ok);
+                    found.entry(at).or_default().calls = calls_in(cell, texts);
+                    if let Ok(row) = row.of_trace(&mut signals) {
+                        builder.push(row, at.position(), &file.source.path, number, &ignored);
+                    }
                 }
                 Ok(true)
             };
-            file.read_rows(&[], &rows, self.options.limits, each)?;
+            file.read_rows(&[spans], &rows, self.options.limits, each)?;
         }
         let batch = builder.finish().map_err(|e| TraceError::File {
             file: Path::new("texts of the report").into(),
@@ -47,9 +65,17 @@ impl TraceSource {
             let column = batch.column_by_name(column)?.as_string_view();
             column.is_valid(row).then(|| column.value(row).to_owned())
         };
-        let texts = |row: usize| (text("input", row), text("output", row));
-        Ok((0..batch.num_rows())
-            .map(|row| (RowAt::from_position(positions.value(row)), texts(row)))
-            .collect())
+        for row in 0..batch.num_rows() {
+            let at = RowAt::from_position(positions.value(row));
+            let shown = found.entry(at).or_default();
+            (shown.input, shown.output) = (text("input", row), text("output", row));
+        }
+        Ok(found)
+    }
+
+    /// Whether inputs are read, and whether outputs are.
+    pub fn reads_texts(&self) -> (bool, bool) {
+        let columns = &self.options.columns;
+        (columns.input, columns.reads_output())
     }
 }

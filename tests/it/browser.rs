@@ -7,8 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Shows a page in a frame of a width, opens all that is folded, and writes down what there is to see. The page itself has
-/// no script, and lets none in.
+/// Shows a page in a frame of a width, opens all that is folded, and writes down what there is to see.
 const FRAME: &str = r"<!doctype html><iframe id=frame src='PAGE' width=WIDTH height=9000></iframe><pre id=found></pre><script>
 frame.onload = () => {
   const page = frame.contentDocument, style = e => frame.contentWindow.getComputedStyle(e);
@@ -47,6 +46,21 @@ frame.onload = () => {
     }),
     headings: [...page.querySelectorAll('h1, h2, h3, h4')].map(e => Number(e.tagName[1])),
   };
+  document.getElementById('found').textContent = JSON.stringify(found);
+};
+</script>";
+
+/// Shows a page in a frame and does something with it: `at` finds an element by its id, `type` fills in the search, `wait`
+/// lets events of the page happen. What `DO` returns is written down.
+const DRIVER: &str = r"<!doctype html><iframe id=frame src='PAGE' width=1280 height=2400></iframe><pre id=found></pre><script>
+frame.onload = async () => {
+  const page = frame.contentDocument, window_ = frame.contentWindow, at = id => page.getElementById(id);
+  const wait = () => new Promise(done => setTimeout(done, 50));
+  const type = text => { at('q').value = text; at('q').dispatchEvent(new window_.Event('input')); };
+  const key = name => (page.activeElement || page.body)
+    .dispatchEvent(new window_.KeyboardEvent('keydown', { key: name, bubbles: true, cancelable: true }));
+  const ids = () => [...page.querySelectorAll('.list tbody tr .id')].map(id => id.textContent);
+  const found = await (async () => { DO })().catch(problem => ({ problem: String(problem.stack) }));
   document.getElementById('found').textContent = JSON.stringify(found);
 };
 </script>";
@@ -103,26 +117,50 @@ impl Browser {
     /// How a page is laid out in a window of this width.
     #[track_caller]
     pub fn measure(&self, page: &Path, width: u32, dark: bool) -> Value {
+        let name = page.file_name().unwrap().to_string_lossy();
+        let text = FRAME
+            .replace("PAGE", &name)
+            .replace("WIDTH", &width.to_string());
+        let mut mode = vec!["--dump-dom", "--allow-file-access-from-files"];
+        if dark {
+            mode.push("--blink-settings=preferredColorScheme=0");
+        }
+        self.found(page, &text, &mode)
+    }
+
+    /// What a script comes to that does something with a page, opened with this part of its address (`#…`).
+    #[track_caller]
+    pub fn drive(&self, page: &Path, address: &str, script: &str) -> Value {
+        let name = page.file_name().unwrap().to_string_lossy();
+        let text = DRIVER
+            .replace("PAGE", &format!("{name}{address}"))
+            .replace("DO", script);
+        let mode = [
+            "--dump-dom",
+            "--allow-file-access-from-files",
+            "--virtual-time-budget=20000",
+        ];
+        let found = self.found(page, &text, &mode);
+        assert!(found["problem"].is_null(), "{found}");
+        found
+    }
+
+    /// What a frame around a page writes down.
+    #[track_caller]
+    fn found(&self, page: &Path, text: &str, mode: &[&str]) -> Value {
         let folder = page.parent().unwrap();
         let frame = tempfile::Builder::new()
             .suffix(".html")
             .tempfile_in(folder)
             .unwrap();
-        let name = page.file_name().unwrap().to_string_lossy();
-        let text = FRAME
-            .replace("PAGE", &name)
-            .replace("WIDTH", &width.to_string());
         std::fs::write(frame.path(), text).unwrap();
-        let mut mode = vec!["--dump-dom", "--allow-file-access-from-files"];
-        if dark {
-            mode.push("--blink-settings=preferredColorScheme=0");
-        }
-        let shown = self.open(frame.path(), &mode);
+        let shown = self.open(frame.path(), mode);
         let found = shown.split_once("<pre id=\"found\">").unwrap().1;
         let found = found.split_once("</pre>").unwrap().0;
         let found = found
             .replace("&lt;", "<")
             .replace("&gt;", ">")
+            .replace("&nbsp;", "\u{a0}")
             .replace("&amp;", "&");
         serde_json::from_str(&found).unwrap_or_else(|e| panic!("{e}: {shown}"))
     }

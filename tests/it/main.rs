@@ -52,6 +52,7 @@ mod process;
 mod readme;
 mod regression_suites;
 mod report;
+mod report_page;
 mod rooms;
 mod run_records;
 mod runs_and_monitors;

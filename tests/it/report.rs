@@ -44,10 +44,12 @@ fn texts_of_traces_are_escaped() {
     ]);
     let html = std::fs::read_to_string(report).unwrap();
     assert!(
-        !html.contains("<script") && !html.contains("<img") && !html.contains("<b>id"),
+        !html.contains("<script>s") && !html.contains("<img") && !html.contains("<b>id"),
         "unescaped"
     );
-    assert!(html.contains("&lt;script&gt;"));
+    // The data of the page, and what works on it.
+    assert_eq!(html.matches("<script").count(), 2);
+    assert!(html.contains("&lt;script&gt;") && html.contains(r"\u003cscript>s"));
     assert!(
         html.contains("loop-pair"),
         "the repeated output is not shown as a loop"
@@ -109,11 +111,11 @@ fn the_report_says_what_judges_did() {
     assert_eq!(output.status.code(), Some(3), "{output:?}");
 
     let html = std::fs::read_to_string(run.join("report.html")).unwrap();
-    for tag in ["<script", "<img", "te<i>"] {
+    for tag in ["<script>doc", "<img", "te<i>"] {
         assert!(!html.contains(tag), "{tag} is not escaped");
     }
     let (_, section) = html.split_once("id=\"judges\"").unwrap();
-    let (section, _) = section.split_once("id=\"sessions\"").unwrap();
+    let (section, _) = section.split_once("id=\"time\"").unwrap();
     assert!(section.contains("&lt;script&gt;"), "{section}");
     let text = plain(section);
     for shown in [
@@ -135,6 +137,18 @@ fn the_report_says_what_judges_did() {
     for metric in ["confidence", "conversation"] {
         let histogram = format!("data-metric=\"{metric}\"");
         assert!(html.contains(&histogram), "no histogram of {metric}");
+    }
+    // Each conversation has its verdict, and each trace what was said of it.
+    let (_, shown) = html.split_once("id=\"shown\"").unwrap();
+    let (shown, _) = shown.split_once("id=\"metrics\"").unwrap();
+    let shown = plain(shown);
+    for told in [
+        "The judge on the whole conversation.|20.0 of 100, below the pass threshold",
+        "|tool routing|1|",
+        "|confidence 0.2500.|",
+        "|confidence: failed.|",
+    ] {
+        assert!(shown.contains(told), "no `{told}` in {shown}");
     }
     let caps = &crate::support::summary(&run)["judge"]["caps"];
     assert_eq!(

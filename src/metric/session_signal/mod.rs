@@ -26,6 +26,7 @@ pub use disagreement::{Answers, disagreement};
 pub use fold::SessionFold;
 pub use said::{InputFacts, OutputFacts};
 pub use session_facts::{SessionFacts, Step};
+pub use stagnation::{LOOKED_BACK as OUTPUTS_LOOKED_BACK, SAME as SAME_OUTPUT};
 pub use unfinished::{LastSteps, unfinished};
 
 use super::{Level, Method, MetricInfo};

@@ -13,8 +13,9 @@ pub(super) const SIGNAL: SessionSignal =
     share("stagnation", 1.0, "of outputs repeat an earlier one");
 
 /// How many outputs before one are looked at.
-pub(super) const LOOKED_BACK: usize = 16;
-const SAME: f64 = 0.8;
+pub const LOOKED_BACK: usize = 16;
+/// The overlap of words from which on an output says the same.
+pub const SAME: f64 = 0.8;
 
 /// Whether an output says what an earlier one said.
 pub(super) fn says_again(words: &WordSketch, earlier: &WordSketch) -> bool {

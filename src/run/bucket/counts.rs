@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::output::{Distributions, FailureSummary, WorstSession, WorstStep};
 
-/// How many sessions the summary and the report show.
+/// How many sessions the summary shows.
 const WORST: usize = 10;
 
 /// What came of the traces and sessions of a bucket, or of several.
@@ -109,64 +109,37 @@ pub(in crate::run) struct SessionCounts {
     pub distributions: Distributions,
     pub without_evidence: BTreeMap<String, u64>,
     /// The worst first.
-    pub worst: Vec<WorstAt>,
-    /// Traces of the sessions so far.
-    rows: u64,
+    worst: Vec<WorstSession>,
 }
 
-/// A session at the bottom of the list, and where its traces are.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(in crate::run) struct WorstAt {
-    pub session: WorstSession,
-    /// Its bucket.
-    pub bucket: u32,
-    /// Its first row in the table of traces of that bucket.
-    pub first_row: u64,
-}
-
-impl WorstAt {
-    /// The worst first.
-    fn order(&self, other: &Self) -> std::cmp::Ordering {
-        let badness = |s: &WorstSession| {
-            (
-                s.agent_reliability.unwrap_or(2.0),
-                s.agent_consistency.unwrap_or(2.0),
-            )
-        };
-        let (a, b) = (&self.session, &other.session);
-        let ((ra, ca), (rb, cb)) = (badness(a), badness(b));
-        ra.total_cmp(&rb)
-            .then(ca.total_cmp(&cb))
-            .then_with(|| a.session_id.cmp(&b.session_id))
-            .then_with(|| a.project_id.cmp(&b.project_id))
-    }
+/// The worst first.
+fn order(one: &WorstSession, other: &WorstSession) -> std::cmp::Ordering {
+    let badness = |s: &WorstSession| {
+        (
+            s.agent_reliability.unwrap_or(2.0),
+            s.agent_consistency.unwrap_or(2.0),
+        )
+    };
+    let ((ra, ca), (rb, cb)) = (badness(one), badness(other));
+    ra.total_cmp(&rb)
+        .then(ca.total_cmp(&cb))
+        .then_with(|| one.session_id.cmp(&other.session_id))
+        .then_with(|| one.project_id.cmp(&other.project_id))
 }
 
 impl SessionCounts {
-    /// Counts a session, which comes next, and takes it into the list of the worst, if it is one of them; then `step` finds its
+    /// Counts a session, and takes it into the list of the worst, if it is one of them; then `step` finds its
     /// worst step.
-    pub fn count(
-        &mut self,
-        bucket: u32,
-        session: WorstSession,
-        step: impl FnOnce() -> Option<WorstStep>,
-    ) {
+    pub fn count(&mut self, mut session: WorstSession, step: impl FnOnce() -> Option<WorstStep>) {
         self.sessions += 1;
-        let first_row = self.rows;
-        self.rows += session.traces;
         if session.agent_reliability.is_none() && session.agent_consistency.is_none() {
             return;
         }
-        let mut session = WorstAt {
-            session,
-            bucket,
-            first_row,
-        };
         let at = self
             .worst
-            .partition_point(|other| other.order(&session).is_lt());
+            .partition_point(|other| order(other, &session).is_lt());
         if at < WORST {
-            session.session.worst_step = step();
+            session.worst_step = step();
             self.worst.insert(at, session);
             self.worst.truncate(WORST);
         }
@@ -174,18 +147,17 @@ impl SessionCounts {
 
     fn merge(&mut self, other: Self) {
         self.sessions += other.sessions;
-        self.rows += other.rows;
         self.distributions.merge(&other.distributions);
         for (metric, count) in other.without_evidence {
             *self.without_evidence.entry(metric).or_default() += count;
         }
         self.worst.extend(other.worst);
-        self.worst.sort_by(WorstAt::order);
+        self.worst.sort_by(order);
         self.worst.truncate(WORST);
     }
 
     /// The worst sessions, the worst first.
     pub fn worst_sessions(&self) -> Vec<WorstSession> {
-        self.worst.iter().map(|at| at.session.clone()).collect()
+        self.worst.clone()
     }
 }

@@ -13,7 +13,7 @@ use std::sync::mpsc::sync_channel;
 
 use arrow::array::RecordBatch;
 pub(super) use asked::{Asked, buckets};
-pub(super) use counts::{BucketCounts, SessionCounts, TraceCounts, WorstAt};
+pub(super) use counts::{BucketCounts, SessionCounts, TraceCounts};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
 use finished::FinishedBuckets;
@@ -74,7 +74,6 @@ pub(super) struct SessionBatches {
 /// [`RunError`]: of the plan, or of whoever takes the rows.
 pub(super) async fn score_bucket<T, S>(
     job: &Arc<BucketJob>,
-    bucket: u32,
     context: &SessionContext,
     rows: Arc<dyn ExecutionPlan>,
     mut traces: T,
@@ -100,8 +99,7 @@ where
         sender.send(batch.clone()).map_err(stopped)
     }));
     let (labels, so_far) = (job.labels.as_ref(), job.so_far.as_ref());
-    let mut session_rows =
-        SessionRows::of(&job.rules, labels, so_far, bucket).with_files(&job.files);
+    let mut session_rows = SessionRows::of(&job.rules, labels, so_far).with_files(&job.files);
     let table = Arc::clone(&tap);
     let ran = match job.sessions.sessions(context, table).await {
         Err(e) => Err(e),

@@ -79,7 +79,7 @@ impl RunBuckets {
     ) -> Result<BucketCounts, RunError> {
         let place = BucketPlace::of(run, Parts::OfAll);
         if self.count == Buckets::ONE {
-            return place.score(job, 0, context, rows).await;
+            return place.score(job, context, rows).await;
         }
         let (schema, task) = (rows.schema(), context.task_ctx());
         let each = {
@@ -89,7 +89,7 @@ impl RunBuckets {
                 let (job, place) = (Arc::clone(&job), place.bucket(bucket));
                 let (context, finished) = (context.clone(), finished.clone());
                 async move {
-                    let counts = place.score(&job, bucket, &context, rows).await?;
+                    let counts = place.score(&job, &context, rows).await?;
                     if let Some(finished) = finished {
                         finished.add(bucket, &counts)?;
                     }
@@ -103,7 +103,7 @@ impl RunBuckets {
         if all.is_empty() {
             // Readers find the columns of the tables even where there are no rows.
             let nothing = Arc::new(EmptyExec::new(schema));
-            let counts = place.bucket(0).score(job, 0, context, nothing).await?;
+            let counts = place.bucket(0).score(job, context, nothing).await?;
             all.insert(0, counts);
         }
         let mut sum = BucketCounts::default();

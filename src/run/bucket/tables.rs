@@ -58,7 +58,6 @@ impl BucketPlace {
     pub async fn score(
         &self,
         job: &Arc<BucketJob>,
-        bucket: u32,
         context: &SessionContext,
         rows: Arc<dyn ExecutionPlan>,
     ) -> Result<BucketCounts, RunError> {
@@ -69,7 +68,7 @@ impl BucketPlace {
             of_night: job.so_far.is_some(),
         };
         let mut sessions = SessionTables::create(self, columns)?;
-        let scored = score_bucket(job, bucket, context, rows, traces, &mut sessions);
+        let scored = score_bucket(job, context, rows, traces, &mut sessions);
         let (counts, traces) = scored.await?;
         sessions.finish(traces.finish()? + 1)?;
         Ok(counts)

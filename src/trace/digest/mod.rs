@@ -6,6 +6,8 @@
 mod bytes;
 mod of_spans;
 
+pub(super) use of_spans::failed;
+
 use crate::text::{WordSketch, text_hash};
 
 /// The last calls of a trace that are kept to be compared; all of them are counted.

@@ -169,7 +169,7 @@ fn word(value: &Json) -> Option<String> {
 }
 
 /// Whether a span has an error, or says that it failed.
-fn failed(span: &Json) -> bool {
+pub(in crate::trace) fn failed(span: &Json) -> bool {
     let error = match span.get("error") {
         Some(Json::String(text)) => !matches!(
             &*text.trim().to_ascii_lowercase(),
