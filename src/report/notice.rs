@@ -95,7 +95,10 @@ impl Notice {
                 .map(|session| {
                     let link = page.as_ref().map(|page| {
                         let id = utf8_percent_encode(&session.session_id, PART);
-                        format!("{page}#session={id}")
+                        let project = session.project_id.as_ref().map_or_else(String::new, |of| {
+                            format!("&project={}", utf8_percent_encode(of, PART))
+                        });
+                        format!("{page}#session={id}{project}")
                     });
                     (session, link)
                 })

@@ -135,6 +135,36 @@ fn every_command_of_the_pages_about_nights_works() {
     }
 }
 
+/// The pages about the order of sessions and about labels: each runs by itself, from an empty folder.
+#[test]
+fn every_command_of_the_pages_about_order_and_labels_works() {
+    let read = |page: &str| std::fs::read_to_string(root().join(page)).unwrap();
+    let order = read("src/metric/session_signal/README.md");
+    let ran = Place::new().commands(&order);
+    assert_shown(&ran, &["score", "sql"]);
+    // Five sessions, from the first place on, each with its reason.
+    let places = &ran
+        .iter()
+        .find(|(line, _)| line.starts_with("sql"))
+        .unwrap()
+        .1;
+    assert!(places.contains("% of sessions"), "{places}");
+    let place = Place::new();
+    let ran = place.commands(&read("src/validation/README.md"));
+    assert_shown(&ran, &["score", "validate", "calibrate"]);
+    let told = &ran
+        .iter()
+        .find(|(line, _)| line.starts_with("validate"))
+        .unwrap()
+        .1;
+    assert!(
+        told.contains("120 sessions labelled, 36 bad (30.0 %)"),
+        "{told}"
+    );
+    let page = std::fs::read_to_string(place.folder.path().join("runs/told.html")).unwrap();
+    assert!(page.contains("What scores tell of"));
+}
+
 /// Subcommands in `nightmill …` of running text.
 fn named(pages: &[String]) -> BTreeSet<String> {
     let known = ["monitor", "runs"];
