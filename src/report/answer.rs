@@ -277,7 +277,7 @@ mod tests {
         );
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines.iter().all(|line| line.width() <= COLUMNS), "{text}");
-        assert_eq!(lines.len(), 14, "{text}");
+        assert_eq!(lines.len(), 15, "{text}");
         assert_eq!(
             lines[0],
             "1,234,567 traces in 120 sessions, from 2 files, 1 row quarantined,"

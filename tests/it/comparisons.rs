@@ -244,7 +244,7 @@ fn a_run_that_compares_says_what_came_of_it() {
     let ran = place.score(&[&file], ALL, "run", &["--fail-under", "factuality=0.9"]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
     for line in [
-        "factuality                    2 0.7500",
+        "means: factuality 0.7500, ",
         "1 trace has no expected text: no factuality, no format, no tone, and in no mean",
         "gate FAILED: mean factuality 0.7500 (at least 0.9)",
     ] {

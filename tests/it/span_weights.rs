@@ -120,7 +120,7 @@ fn weighed_scores_of_spans_are_signals_of_session_metrics() {
     assert_eq!(place.session("plain"), [Some(0.8), Some(0.88)]);
     assert_eq!(place.column("plain", "stuck"), None);
 
-    let ran = place.score("weighed", &["--weights", WEIGHTS]);
+    let ran = place.score("weighed", &["--weights", WEIGHTS, "-v"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let errors = place.column("weighed", "tool_error_rate").unwrap();
     assert_eq!(errors, [Some(0.5), Some(1.0), None]);
