@@ -322,7 +322,7 @@ fn a_hundred_thousand_sessions_can_be_used() {
         &format!("#session={}", id(77_777)),
         "
         const found = { all: at('hits').textContent, opened: at('opened').querySelector('h3').textContent };
-        type('STAGING vip 1.17');
+        type('STAGING vip 1.21');
         found.hits = at('hits').textContent;
         page.querySelector('[data-sort=agent_reliability]').click();
         found.rows = ids().length;
@@ -341,7 +341,7 @@ fn a_hundred_thousand_sessions_can_be_used() {
                 || ["production", "staging"][at % 2].contains(term)
                 || ["vip", "eu", "trial"][at % 3].contains(term)
         };
-        ["staging", "vip", "1.17"].into_iter().all(found)
+        ["staging", "vip", "1.21"].into_iter().all(found)
     };
     let hits = (0..100_000).filter(hit).count();
     assert!(hits > 1000);
