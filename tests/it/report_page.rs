@@ -66,10 +66,11 @@ fn the_list_of_a_run_is_searched_sorted_and_followed() {
         found.command = page.querySelector('#query code').textContent;
         type('');
         const signal = page.querySelector('select[data-filter=signal]');
-        signal.value = signal.options[1].value;
+        const choice = [...signal.options].find(option => Number(option.value) > 0);
+        signal.value = choice.value;
         signal.dispatchEvent(new window_.Event('change'));
         found.filtered = ids();
-        found.label = signal.options[1].textContent;
+        found.label = choice.textContent;
         found.filter_command = page.querySelector('#query code').textContent;
         at('reset').click();
         found.reset = [at('hits').textContent, at('q').value, signal.value, page.activeElement.id];
