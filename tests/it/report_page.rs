@@ -120,6 +120,7 @@ fn the_list_of_a_run_is_searched_sorted_and_followed() {
         &page,
         &hrefs[2],
         "
+        await wait();
         const open = () => [...page.querySelectorAll('details.session[open]')].map(details => details.id);
         const found = { open: open(), focus: page.activeElement.tagName };
         found.marks = page.querySelectorAll('details.session[open] mark').length;
