@@ -245,11 +245,11 @@ fn session(at: usize, id: String) -> ListedSession {
         }],
         traces: at as u64 % 40 + 1,
         agent_reliability: Some(ranked(share)),
-        agent_consistency: (at % 3 == 0).then(|| ranked(1.0 - share)),
+        agent_consistency: at.is_multiple_of(3).then(|| ranked(1.0 - share)),
         started_at: Some(1_790_000_000_000_000 + at as i64 * 60_000_000),
         slices: vec![
             Some(["production", "staging"][at % 2].into()),
-            (at % 5 > 0).then(|| format!("1.{}", at % 30)),
+            (!at.is_multiple_of(5)).then(|| format!("1.{}", at % 30)),
         ],
         tags: vec![["vip", "eu", "trial"][at % 3].into()],
         signals: (0..15)
@@ -339,7 +339,7 @@ fn a_hundred_thousand_sessions_can_be_used() {
         let texts = [of.session_id, of.why.unwrap()];
         let found = |term: &str| {
             texts.iter().any(|text| text.contains(term))
-                || (at % 5 > 0 && release.contains(term))
+                || (!at.is_multiple_of(5) && release.contains(term))
                 || ["production", "staging"][at % 2].contains(term)
                 || ["vip", "eu", "trial"][at % 3].contains(term)
         };
