@@ -26,6 +26,9 @@ const score = value => value === null || value === undefined ? null : (value / S
 const time = row => data.started[row] === null ? null : new Date(data.started[row] * 1000).toISOString();
 const labels = new Map(data.labels);
 
+// What is the same in all rows, and the path of a file, would only fill the table; filters and search have them.
+const inTable = data.slices.filter(slice => slice.texts.length > 1 && slice.name !== 'file');
+
 // Columns. `key` gives what is sorted by, null for none; `sql` what a query calls it.
 const number = column => row => column[row];
 const columns = [
@@ -40,7 +43,7 @@ const columns = [
   data.conversation && { name: 'conversation', label: 'conversation', n: true, sql: 'v.overall_score',
     key: number(data.conversation) },
   { name: 'started', label: 'Started', down: true, key: number(data.started), sql: 's.first_started_at' },
-  (data.slices.length || data.tags) && { name: 'slices', label: 'Slices', fixed: true },
+  (inTable.length || (data.tags && data.tags.texts.length)) && { name: 'slices', label: 'Slices', fixed: true },
 ].filter(Boolean);
 const column = name => columns.find(column => column.name === name && !column.fixed);
 // Without places, rows stand as they come: by all of their scores, or as in the table.
@@ -191,7 +194,7 @@ const readAddress = () => {
 
 // The table.
 const slicesOf = row => [
-  ...data.slices.map(slice => [slice.name, coded(slice, row)]).filter(([, text]) => text !== null)
+  ...inTable.map(slice => [slice.name, coded(slice, row)]).filter(([, text]) => text !== null)
     .map(([name, text]) => `${words(name)} ${text}`),
   ...listed(data.tags, row).map(tag => '#' + tag),
 ];

@@ -79,3 +79,5 @@ find();
 draw();
 say();
 show();
+// When all is loaded, the browser goes to the element of the address, and takes the focus away.
+if (state.session !== null) addEventListener('load', () => setTimeout(show));

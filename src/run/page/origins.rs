@@ -99,9 +99,12 @@ mod tests {
     use super::*;
     use crate::output::table_writer::TableWriter;
 
-    fn run_of(rows: &[(&str, Option<&str>, Option<&str>)]) -> Vec<MixedScores> {
+    /// Metric, model and text mode.
+    type Row<'r> = (&'r str, Option<&'r str>, Option<&'r str>);
+
+    fn run_of(rows: &[Row<'_>]) -> Vec<MixedScores> {
         let folder = tempfile::tempdir().unwrap();
-        let column = |of: fn(&(&str, Option<&str>, Option<&str>)) -> Option<String>| {
+        let column = |of: fn(&Row<'_>) -> Option<String>| {
             let cells: Vec<Option<String>> = rows.iter().map(of).collect();
             Arc::new(StringArray::from(cells)) as ArrayRef
         };
