@@ -21,8 +21,11 @@ pub(super) struct CalibrateArgs {
     /// The file to write, for `score --calibration`; it must not be there
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
+    /// The column of labels to learn from, in the files that the runs read, or in that of --labels
+    #[arg(long, value_name = "COLUMN")]
+    label: Option<String>,
     #[command(flatten)]
-    labels: Option<LabelFlags>,
+    labels: LabelFlags,
     /// The share of scores that a threshold leaves below it, where labels say nothing of it
     #[arg(long, value_name = "SHARE", default_value_t = 0.05, value_parser = share)]
     below: f64,
@@ -51,7 +54,8 @@ fn slice(text: &str) -> Result<(String, String), String> {
 
 pub(super) fn run(args: CalibrateArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
     local_out(&args.out, "a calibration is written to a local file")?;
-    let labels = args.labels.as_ref().map(LabelFlags::query).transpose()?;
+    let labels = args.label.as_deref();
+    let labels = labels.map(|column| args.labels.query(column)).transpose()?;
     let (dirs, _fetched) = brought(&args.runs, config)?;
     let runs = find_runs(&dirs)?;
     let runs: Result<Vec<_>, _> = runs.iter().map(|run| read_run(run)).collect();
@@ -89,8 +93,11 @@ fn text(calibration: &Calibration, notes: &[String], out: &Path) -> String {
         ]
     });
     let header = ["metric", "threshold", "below it", "found by"];
-    let mut text = listing::table(header, rows.collect());
-    text.push('\n');
+    let mut text = String::new();
+    if !calibration.thresholds.is_empty() {
+        text.push_str(&listing::table(header, rows.collect()));
+        text.push('\n');
+    }
     for note in notes {
         text.push_str(&format!("{}\n", plain(note)));
     }

@@ -12,41 +12,45 @@ use crate::validation::{
     Validation, validate,
 };
 
-/// Flags that name labels.
+/// Flags that say what labels are.
 #[derive(Args, Debug)]
 pub(super) struct LabelFlags {
-    /// The column of labels, in the files that the runs read, or in that of --labels
-    #[arg(long, value_name = "COLUMN")]
-    label: String,
     /// The labels that are bad: values, or a comparison of numbers such as '<0.5'
     #[arg(
         long,
         value_name = "VALUE,...",
         value_delimiter = ',',
+        requires = "label",
         conflicts_with = "good"
     )]
     bad: Vec<String>,
     /// The labels that are good; all others are bad
-    #[arg(long, value_name = "VALUE,...", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "VALUE,...",
+        value_delimiter = ',',
+        requires = "label"
+    )]
     good: Vec<String>,
     /// A file of labels: Parquet, JSON Lines or CSV with session_id, the column of labels and, where sessions need it,
     /// project_id
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "label")]
     labels: Option<PathBuf>,
     /// The column that names the task of a session: sessions of one task are drawn together
-    #[arg(long, value_name = "COLUMN")]
+    #[arg(long, value_name = "COLUMN", requires = "label")]
     task: Option<String>,
 }
 
 impl LabelFlags {
-    pub fn query(&self) -> Result<LabelQuery, AnyError> {
+    /// What is looked for in this column.
+    pub fn query(&self, column: &str) -> Result<LabelQuery, AnyError> {
         let bad = match (self.bad.as_slice(), self.good.as_slice()) {
             ([], []) => None,
             (bad, []) => Some(BadLabels::new(bad, false).map_err(|e| format!("--bad: {e}"))?),
             (_, good) => Some(BadLabels::new(good, true).map_err(|e| format!("--good: {e}"))?),
         };
         Ok(LabelQuery {
-            column: self.label.clone(),
+            column: column.to_owned(),
             bad,
             task: self.task.clone(),
             file: self.labels.clone(),
@@ -60,6 +64,9 @@ pub(super) struct ValidateArgs {
     /// Run directories, or folders of them
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
+    /// The column of labels, in the files that the runs read, or in that of --labels
+    #[arg(long, value_name = "COLUMN")]
+    label: String,
     #[command(flatten)]
     labels: LabelFlags,
     /// How it is printed
@@ -76,7 +83,7 @@ enum Format {
 }
 
 pub(super) fn run(args: ValidateArgs, config: Option<&Path>) -> Result<Outcome, AnyError> {
-    let query = args.labels.query()?;
+    let query = args.labels.query(&args.label)?;
     let (dirs, _fetched) = brought(&args.runs, config)?;
     let runs = find_runs(&dirs)?;
     let runs: Result<Vec<_>, _> = runs.iter().map(|run| read_run(run)).collect();

@@ -150,7 +150,8 @@ fn every_command_of_the_pages_about_order_and_labels_works() {
         .1;
     assert!(places.contains("% of sessions"), "{places}");
     let place = Place::new();
-    let ran = place.commands(&read("src/validation/README.md"));
+    let labels = read("src/validation/README.md");
+    let ran = place.commands(&labels);
     assert_shown(&ran, &["score", "validate", "calibrate"]);
     let told = &ran
         .iter()
