@@ -26,7 +26,7 @@ fn all_wait(scene: &Scene, stdout: &str, why: &str) {
     }
     let lines = stdout
         .lines()
-        .filter(|line| line.starts_with(&format!("  {why}")));
+        .filter(|line| line.starts_with(&format!("note: {why}")));
     assert_eq!(lines.count(), 1, "{stdout}");
     let judge = summary(&scene.at("run"))["judge"].clone();
     let told = judge["stopped"].as_array().unwrap();
