@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::array::new_null_array;
 use arrow::array::{
     Array, ArrayRef, AsArray, Float64Builder, Int64Builder, ListBuilder, RecordBatch, StringArray,
     StringBuilder, StructArray, UInt32Builder,
@@ -27,7 +28,7 @@ use crate::trace::RowAt;
 /// Which columns the table of sessions has beside those of every run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SessionColumns {
-    /// Labels of the session's traces, and the file of the first.
+    /// Labels of the session's traces.
     pub labels: bool,
     /// Signals of sessions.
     pub signals: bool,
@@ -67,7 +68,6 @@ pub(super) fn sessions_schema(columns: SessionColumns) -> SchemaRef {
         let text = |name| Field::new(name, DataType::Utf8, true);
         fields.extend(LABELS.map(text));
         fields.push(Field::new("tags", tags(), true));
-        fields.push(text("file"));
     }
     if columns.signals {
         let number = |signal: &SessionSignal| Field::new(signal.name, DataType::Float64, true);
@@ -222,6 +222,7 @@ impl<'j> SessionRows<'j> {
             Arc::new(flagged_count.finish()),
             Arc::new(flagged_ids.finish()),
         ];
+        let mut first_files = None;
         if let Some(files) = self.files {
             for name in LABELS {
                 columns.push(Arc::clone(column(name)?));
@@ -230,7 +231,7 @@ impl<'j> SessionRows<'j> {
             let places = column("first_position")?.as_primitive::<UInt64Type>();
             let file = |place| files.get(RowAt::from_position(place).parts().0);
             let names = places.iter().map(|place| place.and_then(file));
-            columns.push(Arc::new(names.collect::<StringArray>()));
+            first_files = Some(names.collect::<StringArray>());
         }
         let signals = self.rules.wants(ATTENTION);
         let facts = column("session_facts")?;
@@ -253,9 +254,12 @@ impl<'j> SessionRows<'j> {
             signals,
             of_night: self.so_far.is_some(),
         });
-        let facts = signals.then(|| {
-            let columns = vec![Arc::clone(facts)];
-            RecordBatch::try_new(facts_schema(), columns)
+        let facts = first_files.map(|files| {
+            let facts = match signals {
+                true => Arc::clone(facts),
+                false => new_null_array(&DataType::Binary, batch.num_rows()),
+            };
+            RecordBatch::try_new(facts_schema(), vec![facts, Arc::new(files)])
         });
         Ok(SessionBatches {
             sessions: RecordBatch::try_new(schema, columns)?,
@@ -265,9 +269,14 @@ impl<'j> SessionRows<'j> {
     }
 }
 
-/// The columns of the table of facts.
+/// The columns of the table of facts: what the order of sessions needs to know, null where none is made, and the file of
+/// the session's first trace with a text, which is no column of `sessions`: tables are the same however rows are split
+/// into files.
 pub(super) fn facts_schema() -> SchemaRef {
-    let fields = vec![Field::new("session_facts", DataType::Binary, true)];
+    let fields = vec![
+        Field::new("session_facts", DataType::Binary, true),
+        Field::new("file", DataType::Utf8, true),
+    ];
     Arc::new(Schema::new(fields))
 }
 

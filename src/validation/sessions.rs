@@ -17,7 +17,7 @@ use crate::metric::session_signal::{
 use crate::metric::{ALL, Level, Method};
 
 /// Columns of `sessions` that sessions are sliced by, beside `tags`.
-pub const SLICES: [&str; 5] = ["name", "environment", "release", "model", "file"];
+pub const SLICES: [&str; 4] = ["name", "environment", "release", "model"];
 
 /// What a figure of sessions is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]

@@ -59,7 +59,10 @@ fn a_second_run_encodes_nothing_says_so_and_scores_the_same() {
     let at = |name: &str| folder.path().join(name);
     let (distinct, cached, tokens) = scored(&at("first"), &at("cache"));
     assert!(distinct > 600 && cached == 0 && tokens > 10_000);
-    let output = score(&at("second"), &at("cache")).output().unwrap();
+    let output = score(&at("second"), &at("cache"))
+        .arg("-v")
+        .output()
+        .unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(
         text.contains("696 of them cached, nothing was encoded"),

@@ -92,7 +92,7 @@ let lower = null;
 const terms = () => state.q.toLowerCase().split(/\s+/).filter(Boolean);
 const search = wanted => {
   lower = lower || data.session.map(id => id.toLowerCase());
-  const sources = [data.project, data.why, ...data.slices, data.tags].filter(Boolean)
+  const sources = [data.project, data.why, ...data.slices.filter(isColumn), data.tags].filter(Boolean)
     .map(({ rows, texts }) => ({ rows, texts: texts.map(text => text.toLowerCase()) }));
   return wanted.map(term => {
     // Each text is looked at once, however many rows have it.
@@ -296,6 +296,8 @@ const change = () => {
   remember();
 };
 
+// The file of a session is no column of a table.
+const isColumn = slice => slice.name !== 'file';
 // The same hits as a query.
 const from = () => {
   const same = name => `${name}.session_id = s.session_id AND ${name}.project_id IS NOT DISTINCT FROM s.project_id`;
@@ -309,7 +311,7 @@ const query = () => {
   const columns = there([data.attention && 'a.place', 's.session_id', 's.project_id', data.attention && 'a.why',
     's.traces', 's.agent_reliability', 's.agent_consistency', data.conversation && 'v.overall_score',
     's.first_started_at']);
-  const slices = data.slices.map(slice => `s.${slice.name}`);
+  const slices = data.slices.filter(isColumn).map(slice => `s.${slice.name}`);
   const searched = there(['s.session_id', 's.project_id', data.why && 'a.why', ...slices]);
   const conditions = terms().map(term => {
     const any = searched.map(name => `strpos(lower(${name}), ${literal(term)}) > 0`);
@@ -319,7 +321,7 @@ const query = () => {
   });
   for (const filter of filters) {
     const text = state.filter.get(filter.name);
-    if (text !== undefined) conditions.push(filter.sql(text === -1 ? null : filter.source.texts[text]));
+    if (text !== undefined && isColumn(filter)) conditions.push(filter.sql(text === -1 ? null : filter.source.texts[text]));
   }
   const by = column(state.sort), last = data.attention ? 'a.place' : 's.session_id, s.project_id';
   const rising = there(['s.agent_reliability', 's.agent_consistency', data.conversation && 'v.overall_score']);
@@ -344,7 +346,9 @@ const copyable = line => {
 };
 const showQuery = () => {
   const all = 'It looks at all sessions of the run, listed here or not.';
-  const note = `${data.total > count ? all : 'It finds the same sessions.'} Run it where the run was made.`;
+  const found = data.total > count ? all : 'It finds the same sessions.';
+  const left = state.filter.has('file') ? ' Tables know no files: the filter by file is not in it.' : '';
+  const note = `${found}${left} Run it where the run was made.`;
   at('query').replaceChildren(make('p', { class: 'muted' }, note), copyable(ofRun(query())));
 };
 

@@ -63,7 +63,7 @@ pub(super) struct SessionBatches {
     pub sessions: RecordBatch,
     /// Rows of `scores`, any number a session.
     pub scores: RecordBatch,
-    /// What the order of sessions needs to know of each, where one is made; then thrown away.
+    /// What the order of sessions and the report need to know of each beside its row; then thrown away.
     pub facts: Option<RecordBatch>,
 }
 

@@ -120,7 +120,7 @@ pub(in crate::run) struct SessionTables {
     sessions: TableWriter,
     /// Aside, while scores of traces are still coming.
     scores: TableWriter,
-    /// Where signals of sessions are computed.
+    /// Where sessions have labels.
     facts: Option<TableWriter>,
     /// The folder of all scores.
     all_scores: PathBuf,
@@ -132,7 +132,7 @@ impl SessionTables {
     pub fn create(place: &BucketPlace, columns: SessionColumns) -> Result<Self, RunError> {
         let (schema, parts) = (sessions_schema(columns), place.parts);
         let facts = columns
-            .signals
+            .labels
             .then(|| TableWriter::create_in_work(&place.work, FACTS, facts_schema(), parts));
         let aside = (&place.work, "session_scores", scores_schema());
         Ok(Self {

@@ -13,12 +13,15 @@ use crate::history::stored_table::{
 use crate::metric::session_signal::{ATTENTION, SESSION_SIGNALS, WAREHOUSE_SIGNALS};
 use crate::output::table_writer::Parts;
 use crate::output::{RunDirectory, RunError};
+use crate::run::bucket::FACTS;
 use crate::summary::{AttentionPart, ListOrder, ListedSession, PageSessions, RankedScore};
 
 /// Sessions that a page lists.
 const MOST_LISTED: usize = 100_000;
 /// Slices, which are columns of `sessions` where the run knows them.
-const SLICES: [&str; 5] = ["name", "environment", "release", "model", "file"];
+const SLICES: [&str; 4] = ["name", "environment", "release", "model"];
+/// The slice that is no column of a table: tables are the same however rows are split into files.
+const FILE: &str = "file";
 const SCORES: [&str; 2] = ["agent_reliability", "agent_consistency"];
 /// Scores have 4 decimals.
 const STEPS: usize = 10_000;
@@ -35,6 +38,8 @@ pub(super) struct SessionAt {
 struct Part {
     sessions: PathBuf,
     attention: Option<PathBuf>,
+    /// Row for row beside it, what the run knows only while it is being made.
+    facts: Option<PathBuf>,
     rows: usize,
 }
 
@@ -137,7 +142,10 @@ impl Everyone {
                     Ok(())
                 })?;
             }
+            let facts = run.work().join(FACTS);
+            let facts = facts.join(sessions.file_name().unwrap_or_default());
             all.parts.push(Part {
+                facts: facts.exists().then_some(facts),
                 sessions,
                 attention,
                 rows,
@@ -207,6 +215,19 @@ impl Everyone {
                     page,
                 )
             })?;
+            if let Some(path) = &part.facts {
+                page.slices.push(FILE.to_owned());
+                each_batch(path, Some(&[FILE]), rows, |from, batch| {
+                    let files = text(batch, FILE)?;
+                    let places = places.get(from..).unwrap_or_default();
+                    for (row, place) in (0..batch.num_rows()).zip(places) {
+                        if let Some(session) = page.listed.get_mut(*place) {
+                            session.slices.push(cell(&files, row).map(str::to_owned));
+                        }
+                    }
+                    Ok(())
+                })?;
+            }
             if let Some(path) = &part.attention {
                 each_batch(path, None, rows, |from, batch| {
                     read_attention(batch, places.get(from..).unwrap_or_default(), page)
