@@ -321,6 +321,8 @@ fn every_command_of_the_readme_works() {
         "aggregate",
         "embed",
         "sql",
+        "validate",
+        "calibrate",
         "metrics",
         "plan",
         "runs list",
