@@ -126,9 +126,9 @@ impl Calibration {
             if !crate::metric::session_signal::learnable().any(|of| of.name == signal) {
                 return Err(wrong(format!("attention.weights.{signal}: no such signal")));
             }
-            if !weight.is_finite() || *weight < 0.0 {
+            if !(0.0..=1e6).contains(weight) {
                 return Err(wrong(format!(
-                    "attention.weights.{signal}: {weight} is no weight; expected 0 or more"
+                    "attention.weights.{signal}: {weight} is no weight; expected 0 to 1,000,000"
                 )));
             }
         }
@@ -224,11 +224,7 @@ mod tests {
         assert_eq!(read(&text), Ok(calibration()));
         for (what, instead, problem) in [
             ("tool_calls = 1.5", "tool_call = 1.5", "no such signal"),
-            (
-                "tool_calls = 1.5",
-                "tool_calls = -1.0",
-                "expected 0 or more",
-            ),
+            ("tool_calls = 1.5", "tool_calls = -1.0", "expected 0 to"),
             (
                 "tool_calls = 1.5",
                 "tool_calls = 0.0",

@@ -378,6 +378,12 @@ fn make(
     };
     summary.input_notes.clone_from(&opened.notes);
     summary.attention = attention;
+    let calibration = request.calibration.as_ref();
+    if let Some(slice) = calibration.and_then(|(_, of)| of.origin.slice.as_ref()) {
+        summary.input_notes.push(format!(
+            "--calibration: it is of sessions with {slice}, and all sessions of this run go by it"
+        ));
+    }
     if let count @ 1.. = source.unreadable_spans() {
         summary.input_notes.push(format!(
             "spans of {count} traces can't be read: signals of sessions go without them; --metrics spans says why"

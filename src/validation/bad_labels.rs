@@ -36,9 +36,12 @@ impl BadLabels {
         })
     }
 
-    /// Whether a label is bad.
-    pub(super) fn is_bad(&self, label: &str) -> bool {
-        self.tests.iter().any(|test| test.holds(label)) != self.are_good
+    /// Whether a label is bad; none where numbers are compared and it is none.
+    pub(super) fn is_bad(&self, label: &str) -> Option<bool> {
+        let named = self.tests.iter().any(|test| test.holds(label));
+        let compares = self.tests.iter().any(|test| !matches!(test, Test::Is(_)));
+        let unclear = !named && compares && label.trim().parse::<f64>().is_err();
+        (!unclear).then_some(named != self.are_good)
     }
 }
 
@@ -107,14 +110,21 @@ mod tests {
 
     #[test]
     fn labels_are_texts_or_numbers() {
-        assert!(bad(&["0"]).is_bad("0") && bad(&["0"]).is_bad("0.0"));
-        assert!(!bad(&["0"]).is_bad("1") && !bad(&["0"]).is_bad("false"));
+        let (yes, no) = (Some(true), Some(false));
+        assert_eq!(
+            ["0", "0.0", "1", "false"].map(|l| bad(&["0"]).is_bad(l)),
+            [yes, yes, no, no]
+        );
         let several = bad(&["failure", "halted"]);
-        assert!(several.is_bad("halted") && !several.is_bad("success"));
-        assert!(bad(&["<0.5"]).is_bad("0.25") && !bad(&["<0.5"]).is_bad("0.5"));
-        assert!(bad(&[">=3"]).is_bad("3") && !bad(&[">=3"]).is_bad("many"));
+        assert_eq!(["halted", "success"].map(|l| several.is_bad(l)), [yes, no]);
+        // What is no number is neither above nor below one.
+        assert_eq!(
+            ["0.25", "0.5", "many"].map(|l| bad(&["<0.5"]).is_bad(l)),
+            [yes, no, None]
+        );
+        assert_eq!(["3", "many"].map(|l| bad(&[">=3"]).is_bad(l)), [yes, None]);
         let good = BadLabels::new(&["1".into()], true).unwrap();
-        assert!(good.is_bad("0") && !good.is_bad("1.0"));
+        assert_eq!(["0", "1.0"].map(|l| good.is_bad(l)), [yes, no]);
         assert_eq!(good.to_string(), "not `1`");
         assert_eq!(several.to_string(), "`failure` or `halted`");
         assert!(BadLabels::new(&["<much".into()], false).is_err());

@@ -1,6 +1,6 @@
 //! Thresholds and an order of sessions that fit a warehouse, out of its own runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 use serde_json::Value;
@@ -80,6 +80,20 @@ pub fn calibrate(
     let mut thresholds = BTreeMap::new();
     for (metric, values) in scores.by_metric() {
         thresholds.insert(metric.clone(), by_percentile(values, query.below));
+    }
+    let mut seen = HashSet::new();
+    for (name, _) in of_labels.iter().flat_map(|of| of.sessions.named()) {
+        if !seen.insert(name) {
+            return Err(ValidationError::Refused(format!(
+                "the session `{}` is in two of these runs; name each session's run once",
+                name.1
+            )));
+        }
+    }
+    if of_labels.len() > 1 {
+        notes.push(
+            "thresholds of several runs are percentiles; labels choose those of one run".into(),
+        );
     }
     for (metric, found, note) in of_f1(&of_labels)? {
         if let Some(found) = found {
@@ -247,11 +261,9 @@ fn learn_order(
     if bad < 2 * FEWEST || good < 2 * FEWEST {
         return nothing("it takes 20 bad and 20 good sessions");
     }
-    if data
-        .columns
-        .iter()
-        .all(|column| column.iter().all(|rank| *rank == 0.0))
-    {
+    let of_default = signals.iter().zip(&data.columns);
+    let mut of_default = of_default.filter(|(signal, _)| signal.weight > 0.0);
+    if of_default.all(|(_, column)| column.iter().all(|rank| *rank == 0.0)) {
         return nothing("the runs have no signals of sessions; score with --metrics attention");
     }
     let by_task = query.labels.as_ref().and_then(|labels| labels.task.clone());

@@ -59,6 +59,8 @@ pub(super) struct Labels {
     pub has_projects: bool,
     /// Rows without a label, and labels without a session.
     pub without: u64,
+    /// Rows whose label is no number, where numbers are compared.
+    pub unclear: u64,
 }
 
 /// The most values that a message lists.
@@ -195,7 +197,8 @@ impl Reading<'_> {
     fn row(&mut self, cells: &Map<String, Value>) {
         let query = self.query;
         let text = |name: &str| match cells.get(name)? {
-            Value::String(text) if text.is_empty() => None,
+            // Writers that know no null write NaN.
+            Value::String(text) if text.is_empty() || text.eq_ignore_ascii_case("nan") => None,
             Value::String(text) => Some(text.clone()),
             Value::Array(_) | Value::Object(_) | Value::Null => None,
             other => Some(other.to_string()),
@@ -207,8 +210,15 @@ impl Reading<'_> {
         };
         let project = label(cells, &self.columns.project);
         self.labels.has_projects |= project.is_some();
-        let is_bad = query.bad.as_ref().is_some_and(|bad| bad.is_bad(&value));
+        let judged = match &query.bad {
+            None => Some(false),
+            Some(bad) => bad.is_bad(&value),
+        };
         *self.values.entry(value).or_default() += 1;
+        let Some(is_bad) = judged else {
+            self.labels.unclear += 1;
+            return;
+        };
         let task = query.task.as_deref().and_then(text);
         let found = self.labels.by_session.entry((project, session));
         let known = found.or_insert_with(|| Label {

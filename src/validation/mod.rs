@@ -16,13 +16,13 @@ mod sessions;
 mod thresholds;
 mod told;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::history::{StoredRun, read_told};
-use crate::job::{Given, Job};
+use crate::history::{HistoryError, StoredRun, read_told};
+use crate::job::{Given, Job, RequestRecord};
 use crate::text::origin_of;
 
 pub use bad_labels::BadLabels;
@@ -48,7 +48,7 @@ pub struct Validation {
     pub drawn_by: String,
     /// Each run.
     pub runs: Vec<ValidatedRun>,
-    /// Means of what is told of at least two runs; empty of one run.
+    /// Means of what is told of at least two runs; empty of one run, and of runs that share sessions.
     pub together: Vec<MeanTold>,
 }
 
@@ -102,11 +102,19 @@ pub struct MeanTold {
 /// [`ValidationError`] if a run or the labels can't be read, or nothing can be compared.
 pub fn validate(runs: &[StoredRun], query: &LabelQuery) -> Result<Validation, ValidationError> {
     let mut validated = Vec::new();
+    let mut seen = HashSet::new();
+    let mut twice = false;
     for (nth, run) in runs.iter().enumerate() {
-        validated.push(of_run(run, query, nth as u64)?);
+        let (of_run, sessions) = of_run(run, query, nth as u64)?;
+        for (name, _) in sessions.named() {
+            twice |= !seen.insert(name.clone());
+        }
+        validated.push(of_run);
     }
+    // Runs of the same sessions are no further evidence.
     let together = match validated.len() {
         0 | 1 => Vec::new(),
+        _ if twice => Vec::new(),
         _ => together(&validated),
     };
     Ok(Validation {
@@ -148,6 +156,20 @@ fn name_columns(manifest: &Value) -> Result<NameColumns, ValidationError> {
     Ok(columns)
 }
 
+/// Whether the tables that are looked at are there, whole.
+fn check_tables(run: &StoredRun, manifest: &Value) -> Result<(), ValidationError> {
+    let files = manifest["files"].as_object();
+    let names = files.into_iter().flat_map(|files| files.keys());
+    let of_tables = names.filter(|name| name.ends_with(".parquet"));
+    for name in of_tables {
+        if !run.path.join(name).is_file() {
+            let problem = "the file is not there";
+            return Err(HistoryError::damaged(&run.path, name, problem).into());
+        }
+    }
+    Ok(())
+}
+
 /// Reads the labels of the sessions of a run.
 fn labelled(
     run: &StoredRun,
@@ -174,6 +196,12 @@ fn labelled(
             ));
         }
     }
+    if query.task.as_ref() == Some(&query.column) {
+        return refused(
+            "--task: it is the column of labels; name the column that tells tasks apart".into(),
+        );
+    }
+    check_tables(run, manifest)?;
     let labels = Labels::read(query, (&files, name_columns(manifest)?))?;
     let sessions = LabelledSessions::of(&run.path, &labels)?;
     if sessions.is_bad.is_empty() {
@@ -182,10 +210,23 @@ fn labelled(
             labels.len()
         ));
     }
+    if let Some(task) = &query.task
+        && u64::from(sessions.clusters) < FEWEST
+    {
+        return refused(format!(
+            "--task {task}: there are {} tasks in `{shown}`, and intervals of fewer than {FEWEST} say nothing; leave it out to \
+             draw sessions",
+            sessions.clusters
+        ));
+    }
     Ok((labels, sessions))
 }
 
-fn of_run(run: &StoredRun, query: &LabelQuery, nth: u64) -> Result<ValidatedRun, ValidationError> {
+fn of_run(
+    run: &StoredRun,
+    query: &LabelQuery,
+    nth: u64,
+) -> Result<(ValidatedRun, LabelledSessions), ValidationError> {
     let (manifest, _) = read_told(&run.path)?;
     let (labels, sessions) = labelled(run, query, &manifest)?;
     let figures = sessions.figures(&run.path)?;
@@ -203,6 +244,21 @@ fn of_run(run: &StoredRun, query: &LabelQuery, nth: u64) -> Result<ValidatedRun,
     if unmatched > 0 {
         notes.push(format!("{unmatched} labelled sessions are not in the run"));
     }
+    if labels.unclear > 0 {
+        let unclear = labels.unclear;
+        notes.push(format!(
+            "{unclear} labels are no numbers, and count as none"
+        ));
+    }
+    let record = serde_json::from_value::<RequestRecord>(manifest["request"].clone());
+    if query.file.is_none()
+        && let Some(changed) = record.ok().as_ref().and_then(RequestRecord::changed)
+    {
+        let path = &changed.path;
+        notes.push(format!(
+            "{path} was changed since the run: its labels are those of now"
+        ));
+    }
     if labels.mixed() > 0 {
         let mixed = labels.mixed();
         notes.push(format!(
@@ -214,7 +270,7 @@ fn of_run(run: &StoredRun, query: &LabelQuery, nth: u64) -> Result<ValidatedRun,
             "attention was learnt with {file}: where that learnt from these sessions, its figures here are not held out"
         ));
     }
-    Ok(ValidatedRun {
+    let validated = ValidatedRun {
         run: run.name.clone(),
         sessions: run.sessions,
         labelled,
@@ -224,7 +280,8 @@ fn of_run(run: &StoredRun, query: &LabelQuery, nth: u64) -> Result<ValidatedRun,
         notes,
         slices: told::slices(&sessions, &figures, &resamples),
         told,
-    })
+    };
+    Ok((validated, sessions))
 }
 
 /// The mean over values, and over samples of each run.

@@ -199,6 +199,10 @@ fn what_can_be_misread_is_refused() {
     refused(&["--bad", "<x"], "a number must follow `<`");
     refused(&["--bad", "0", "--good", "1"], "cannot be used with");
     refused(&["--bad", "0", "--task", "jobs"], "no column `jobs`");
+    refused(
+        &["--bad", "0", "--task", "release"],
+        "--task release: there are 2 tasks",
+    );
     let csv = place.shown("labels.csv");
     std::fs::write(&csv, "session_id,went_well\nelsewhere,0\nother,1\n").unwrap();
     refused(
@@ -239,7 +243,11 @@ fn what_can_be_misread_is_refused() {
 fn several_runs_stand_side_by_side_and_together() {
     let place = Place::new();
     for run in ["one", "two"] {
-        let file = place.write(&format!("{run}.jsonl"), &warehouse(60));
+        let mut rows = warehouse(60);
+        for row in &mut rows {
+            row["session_id"] = json!(format!("{run}-{}", row["session_id"].as_str().unwrap()));
+        }
+        let file = place.write(&format!("{run}.jsonl"), &rows);
         place.score(&file, &format!("runs/{run}"), &["--metrics", "attention"]);
     }
     let found = read(&validate(
@@ -254,6 +262,28 @@ fn several_runs_stand_side_by_side_and_together() {
         .unwrap();
     assert_eq!(mean["auc"]["value"], 0.875);
     assert_eq!(mean["range"], json!([0.875, 0.875]));
+    // Runs of the same sessions are no further evidence.
+    let file = place.write("again.jsonl", &warehouse(60));
+    for run in ["a", "b"] {
+        place.score(&file, &format!("twice/{run}"), &["--metrics", "attention"]);
+    }
+    let asked = ["--bad", "0", "--format", "json"];
+    let twice = read(&validate(&[&place.shown("twice")], &asked));
+    assert_eq!(twice["together"], json!([]));
+    let fit = place.path("fit.toml");
+    let labels = ["--label", "went_well", "--bad", "0"];
+    let ran = calibrate(&[&place.shown("twice")], &fit, &labels);
+    assert!(
+        ran.code == Some(2) && ran.stderr.contains("is in two of these runs"),
+        "{ran:?}"
+    );
+    // A table that lacks a file is no smaller table.
+    std::fs::remove_file(place.path("twice/a/attention/part-00000.parquet")).unwrap();
+    let ran = validate(&[&place.shown("twice/a")], &["--bad", "0"]);
+    assert!(
+        ran.code == Some(2) && ran.stderr.contains("the file is not there"),
+        "{ran:?}"
+    );
 }
 
 fn calibrate(runs: &[&str], out: &Path, more: &[&str]) -> Ran {

@@ -346,9 +346,9 @@ const copyable = line => {
 };
 const showQuery = () => {
   const all = 'It looks at all sessions of the run, listed here or not.';
-  const found = data.total > count ? all : 'It finds the same sessions.';
-  const left = state.filter.has('file') ? ' Tables know no files: the filter by file is not in it.' : '';
-  const note = `${found}${left} Run it where the run was made.`;
+  const same = 'It finds the same sessions.', left = 'Tables know no files: it leaves out the filter by file.';
+  const found = state.filter.has('file') ? left : data.total > count ? all : same;
+  const note = `${found} Run it where the run was made.`;
   at('query').replaceChildren(make('p', { class: 'muted' }, note), copyable(ofRun(query())));
 };
 
