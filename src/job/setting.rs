@@ -334,7 +334,7 @@ settings! {
         /// What is posted: JSON as Slack takes it, a plain text, or JSON with all figures [default: slack for an address
         /// of hooks.slack.com, else json]
         notify_format("FORMAT"): Option<NoticeFormat>,
-        /// What links into the report begin with, as in https://reports.example.com/{run}; {run} stands for the name of
+        /// What links into the report begin with, as in `https://reports.example.com/{run}`; {run} stands for the name of
         /// the run directory [default: no links, and the path of the report]
         notify_link("BASE"): Option<String>,
         /// Of which runs: all, or those with another exit code than 0 [default: always]
