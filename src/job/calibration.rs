@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::SettingsError;
+use crate::metric::Method;
 
 /// A calibration, as its file holds it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -159,8 +160,20 @@ impl Calibration {
     /// # Errors
     /// A message naming the first difference.
     pub fn check(&self, model: Option<&CalibratedModel>, text_mode: &str) -> Result<(), String> {
-        let (Some(of), Some(model)) = (&self.origin.model, model) else {
+        let Some(model) = model else {
             return Ok(());
+        };
+        let Some(of) = &self.origin.model else {
+            let of_model = |name: &&String| {
+                let metric = crate::metric::find(name);
+                metric.is_some_and(|m| matches!(m.method, Method::Embedding | Method::Aggregate))
+            };
+            return match self.thresholds.keys().find(of_model) {
+                None => Ok(()),
+                Some(metric) => Err(format!(
+                    "--calibration: it has a threshold of {metric}, and does not say for which model; calibrate again"
+                )),
+            };
         };
         let mode = self.origin.text_mode.as_deref().unwrap_or(text_mode);
         let differs = [
@@ -249,6 +262,10 @@ mod tests {
         let model = of.origin.model.clone().unwrap();
         assert_eq!(of.check(Some(&model), "compat"), Ok(()));
         assert_eq!(of.check(None, "content"), Ok(()));
+        let mut unsaid = of.clone();
+        unsaid.origin.model = None;
+        let error = unsaid.check(Some(&model), "compat").unwrap_err();
+        assert!(error.contains("a threshold of coherence"), "{error}");
         assert!(
             of.check(Some(&model), "content")
                 .unwrap_err()

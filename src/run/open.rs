@@ -16,6 +16,7 @@ pub use judge_file::JudgeFile;
 pub use judges::{judge_model, ledger, named, prices, questions, sample_seed, suite};
 
 use crate::job::{Calibration, Given, Job, NoEvidence, RequestRecord, SettingsError};
+use crate::metric::session_signal::ATTENTION;
 use crate::metric::spans::SPANS;
 use crate::metric::{ALL, CONVERSATION, Gate, Rules, SignalWeights, of_spans};
 use crate::run::inputs::text_mode;
@@ -218,6 +219,17 @@ pub fn score(
             .thresholds
             .entry(metric.clone())
             .or_insert(found.threshold);
+    }
+    if let Some(of) = &calibration {
+        let thresholds = of.thresholds.keys().any(|metric| rules.computes(metric));
+        let order = of.attention.is_some() && rules.wants(ATTENTION);
+        if !thresholds && !order {
+            return wrong(
+                "--calibration: it has thresholds of metrics that this run does not compute, and no order that it makes; add \
+                 them to --metrics, or leave it out"
+                    .into(),
+            );
+        }
     }
     let judge = judges::judge(job, &rules)?;
     // After everything that can be refused without a look at the files.

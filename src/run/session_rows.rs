@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::new_null_array;
 use arrow::array::{
     Array, ArrayRef, AsArray, Float64Builder, Int64Builder, ListBuilder, RecordBatch, StringArray,
-    StringBuilder, StructArray, UInt32Builder,
+    StringBuilder, StructArray, UInt32Builder, new_null_array,
 };
 use arrow::datatypes::{
     DataType, Field, Float64Type, Int64Type, Schema, SchemaRef, TimeUnit, UInt64Type,

@@ -220,7 +220,10 @@ fn of_f1(labelled: &[Labelled<'_>]) -> Result<Vec<OfF1>, ValidationError> {
         .into_iter()
         .filter(|figure| wanted(&figure.name).is_some())
         .collect();
-    for (figure, told) in figures.iter().zip(told(sessions, &figures, &resamples)) {
+    for (figure, told) in figures
+        .iter()
+        .zip(told(sessions, &figures, &resamples.drawn()))
+    {
         let Some(metric) = wanted(&figure.name) else {
             continue;
         };
@@ -312,8 +315,7 @@ fn learn_order(
         return nothing("no held-out part has both bad and good sessions");
     };
     let mut samples = [Vec::new(), Vec::new(), Vec::new()];
-    for sample in 0..resamples.count {
-        let weights = resamples.weights(sample);
+    for weights in resamples.drawn() {
         let aucs = orders.each_ref().map(|order| {
             let auc = order.auc(&data.is_bad, &weights);
             auc.unwrap_or(f64::NAN)

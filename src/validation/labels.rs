@@ -236,7 +236,7 @@ impl Reading<'_> {
         let refused = |problem: String| Err(ValidationError::Refused(problem));
         if self.values.is_empty() {
             return refused(format!(
-                "no row has both a label in `{column}` and a session in `{}`",
+                "no row has both a label in `{column}` (a text, a number or a boolean, no list) and a session in `{}`",
                 self.columns.session
             ));
         }

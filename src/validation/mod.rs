@@ -231,7 +231,8 @@ fn of_run(
     let (labels, sessions) = labelled(run, query, &manifest)?;
     let figures = sessions.figures(&run.path)?;
     let resamples = Resamples::of(sessions.cluster_of.clone(), sessions.clusters, nth);
-    let mut told = told::told(&sessions, &figures, &resamples);
+    let drawn = resamples.drawn();
+    let mut told = told::told(&sessions, &figures, &drawn);
     // Of a kind, the best first; what can't be told last.
     told.sort_by(|a, b| {
         let value = |told: &Told| told.auc.map_or(-1.0, |auc| auc.value);
@@ -278,7 +279,7 @@ fn of_run(
         clusters: sessions.clusters.into(),
         samples: resamples.count as u64,
         notes,
-        slices: told::slices(&sessions, &figures, &resamples),
+        slices: told::slices(&sessions, &figures, &drawn),
         told,
     };
     Ok((validated, sessions))

@@ -3,6 +3,7 @@
 //! Drawn are clusters, not units: sessions of one task succeed and fail together, and say less than as many sessions of
 //! different tasks. The draws are a fixed sequence, so that the same data has the same interval on every machine.
 
+use rayon::prelude::*;
 use serde::Serialize;
 
 /// A figure with the interval that holds 95 % of the resampled ones.
@@ -46,8 +47,14 @@ impl Resamples {
         }
     }
 
+    /// How often each unit is in each sample.
+    pub fn drawn(&self) -> Vec<Vec<u32>> {
+        let samples = (0..self.count).into_par_iter();
+        samples.map(|sample| self.weights(sample)).collect()
+    }
+
     /// How often each unit is in a sample.
-    pub fn weights(&self, sample: usize) -> Vec<u32> {
+    fn weights(&self, sample: usize) -> Vec<u32> {
         let mut drawn = vec![0u32; self.clusters as usize];
         let mut random = SplitMix((self.sequence << 32) | sample as u64);
         for _ in 0..self.clusters {

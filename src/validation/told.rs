@@ -4,7 +4,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::order::Order;
-use super::resample::{Estimate, Resamples, interval};
+use super::resample::{Estimate, interval};
 use super::sessions::{Figure, Kind, LabelledSessions};
 use crate::metric::session_signal::{ATTENTION, TRACES, Worse};
 
@@ -116,26 +116,37 @@ impl Verdict {
 pub(super) fn told(
     sessions: &LabelledSessions,
     figures: &[Figure],
-    resamples: &Resamples,
+    drawn: &[Vec<u32>],
 ) -> Vec<Told> {
-    let weights: Vec<Vec<u32>> = (0..resamples.count)
-        .into_par_iter()
-        .map(|sample| resamples.weights(sample))
-        .collect();
     let baselines = figures
         .iter()
         .filter(|figure| figure.kind == Kind::Baseline);
-    let baselines: Vec<(&str, Vec<f64>)> = baselines
-        .map(|figure| (figure.name.as_str(), figure.badness()))
+    let baselines: Vec<Baseline<'_>> = baselines
+        .map(|figure| {
+            let badness = figure.badness();
+            Baseline {
+                name: &figure.name,
+                of_all: estimate(&Order::of(&badness), &sessions.is_bad, drawn),
+                badness,
+            }
+        })
         .collect();
-    let told = |figure: &Figure| one(sessions, figure, &baselines, &weights);
+    let told = |figure: &Figure| one(sessions, figure, &baselines, drawn);
     figures.par_iter().map(told).collect()
+}
+
+/// What figures are held beside.
+struct Baseline<'f> {
+    name: &'f str,
+    badness: Vec<f64>,
+    /// Over all sessions, which most figures are of.
+    of_all: (Option<Estimate>, Vec<f64>),
 }
 
 fn one(
     sessions: &LabelledSessions,
     figure: &Figure,
-    baselines: &[(&str, Vec<f64>)],
+    baselines: &[Baseline<'_>],
     weights: &[Vec<u32>],
 ) -> Told {
     let bad = &sessions.is_bad;
@@ -180,14 +191,21 @@ fn one(
     told.worst_5_percent = precision(0.05);
     told.found = order.curve(bad);
     if figure.kind != Kind::Baseline {
+        let is_of_all = order.units() == badness.len();
         told.beside = baselines
             .iter()
-            .filter_map(|(name, of_baseline)| {
-                // On the same sessions.
-                let same = of_baseline.iter().zip(&badness);
-                let same = same.map(|(value, of)| if of.is_nan() { f64::NAN } else { *value });
-                let (auc, samples) = estimate(&Order::of(&same.collect::<Vec<f64>>()));
-                Some(((*name).to_owned(), auc?.value, samples))
+            .filter_map(|baseline| {
+                let (auc, samples) = match is_of_all {
+                    true => baseline.of_all.clone(),
+                    false => {
+                        // On the same sessions.
+                        let same = baseline.badness.iter().zip(&badness);
+                        let same =
+                            same.map(|(value, of)| if of.is_nan() { f64::NAN } else { *value });
+                        estimate(&Order::of(&same.collect::<Vec<f64>>()))
+                    }
+                };
+                Some((baseline.name.to_owned(), auc?.value, samples))
             })
             .collect();
         told.ahead = told
@@ -253,12 +271,8 @@ const MOST_SLICES: usize = 20;
 pub(super) fn slices(
     sessions: &LabelledSessions,
     figures: &[Figure],
-    resamples: &Resamples,
+    drawn: &[Vec<u32>],
 ) -> Vec<SliceTold> {
-    let weights: Vec<Vec<u32>> = (0..resamples.count)
-        .into_par_iter()
-        .map(|sample| resamples.weights(sample))
-        .collect();
     let shown: Vec<&Figure> = OF_SLICES
         .iter()
         .filter_map(|name| figures.iter().find(|figure| figure.name == *name))
@@ -287,7 +301,7 @@ pub(super) fn slices(
                         *slot = *value;
                     }
                 }
-                let auc = estimate(&Order::of(&inside), &sessions.is_bad, &weights).0;
+                let auc = estimate(&Order::of(&inside), &sessions.is_bad, drawn).0;
                 (figure.name.clone(), auc)
             };
             found.push(SliceTold {

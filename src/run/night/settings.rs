@@ -1,6 +1,6 @@
 //! A night computes by the rules of the nights before it: scores of one warehouse by two rules can't be told apart.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::history::ChainRun;
 use crate::output::RunError;
@@ -31,6 +31,18 @@ pub(super) fn check_settings(request: &ScoreRequest, run: &ChainRun) -> Result<(
         if before[name] != now[name] {
             return differs(&name.replace('_', "-"), &before[name], &now[name]);
         }
+    }
+    let learnt = |attention: &Value| attention["weights"].clone();
+    let now = request
+        .calibration
+        .as_ref()
+        .map(|(_, of)| json!(of.attention));
+    if learnt(&run.manifest["calibration"]["attention"]) != learnt(&now.unwrap_or_default()) {
+        return Err(RunError::Request(format!(
+            "--continue: the run `{}` orders its sessions by another calibration than this one; give the same --calibration, or \
+             score all files anew",
+            run.name
+        )));
     }
     let settings = &run.manifest["request"]["settings"];
     for name in OF_COLUMNS {
