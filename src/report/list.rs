@@ -74,6 +74,8 @@ struct Tags<'p> {
 struct Signal {
     name: &'static str,
     is_share: bool,
+    /// Whether it is a column of `attention`, and not of `sessions`.
+    of_order: bool,
     rows: Vec<Option<i64>>,
 }
 
@@ -173,6 +175,7 @@ pub(super) fn data(
         Signal {
             name,
             is_share,
+            of_order: WAREHOUSE_SIGNALS.iter().any(|signal| signal.name == *name),
             rows: listed.iter().map(value).collect(),
         }
     });

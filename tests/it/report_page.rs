@@ -72,6 +72,15 @@ fn the_list_of_a_run_is_searched_sorted_and_followed() {
         found.filtered = ids();
         found.label = choice.textContent;
         found.filter_command = page.querySelector('#query code').textContent;
+        signal.value = '';
+        signal.dispatchEvent(new window_.Event('change'));
+        const order = page.querySelector('select[data-order]');
+        order.value = 'stagnation';
+        order.dispatchEvent(new window_.Event('change'));
+        found.repeats = [...page.querySelectorAll('.list tbody tr')].map(tr => parseInt(tr.querySelector('td:nth-child(3)').textContent));
+        found.ordered = ids();
+        found.order_command = page.querySelector('#query code').textContent;
+        found.order_hash = window_.location.hash;
         at('reset').click();
         found.reset = [at('hits').textContent, at('q').value, signal.value, page.activeElement.id];
         return found;",
@@ -113,6 +122,27 @@ fn the_list_of_a_run_is_searched_sorted_and_followed() {
         "{command}"
     );
     assert_eq!(found["reset"], json!(["120 sessions", "", "", "q"]));
+    // By a signal, whether or not it is why a session has its place: all that repeat themselves come first.
+    let repeats: Vec<u64> = serde_json::from_value(found["repeats"].clone()).unwrap();
+    assert!(
+        repeats[0] >= 80 && repeats.is_sorted_by(|a, b| a >= b),
+        "{repeats:?}"
+    );
+    assert_eq!(found["order_hash"], "#sort=-stagnation");
+    let of_command = ids_of(found["order_command"].as_str().unwrap());
+    assert_eq!(listed("ordered"), of_command[..50]);
+    // A link of another run says what is not there.
+    let lost = browser.drive(
+        &page,
+        "#release=9.9&sort=elsewhere",
+        "await wait(); return { hits: at('hits').textContent };",
+    );
+    let hits = lost["hits"].as_str().unwrap();
+    assert!(hits.starts_with("120 sessions; not in this run"), "{hits}");
+    assert!(
+        hits.contains("release 9.9") && hits.contains("sort elsewhere"),
+        "{hits}"
+    );
 
     // An address opens a session, and Esc closes it: one with its texts in the page, and one without.
     let hrefs = listed("hrefs");

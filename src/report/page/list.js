@@ -45,7 +45,15 @@ const columns = [
   { name: 'started', label: 'Started', down: true, key: number(data.started), sql: 's.first_started_at' },
   (inTable.length || (data.tags && data.tags.texts.length)) && { name: 'slices', label: 'Slices', fixed: true },
 ].filter(Boolean);
-const column = name => columns.find(column => column.name === name && !column.fixed);
+// Signals: a column of one stands in the table while the list is ordered by it.
+const shareOrCount = (signal, row) => {
+  const value = signal.rows[row];
+  if (value === null) return null;
+  return signal.is_share ? `${Math.floor(value / 100)} %` : grouped(value);
+};
+const ofSignals = data.signals.map(signal => ({ name: signal.name, label: words(signal.name), n: true, down: true,
+  signal, key: number(signal.rows), sql: `${signal.of_order ? 'a' : 's'}.${signal.name}` }));
+const column = name => [...columns, ...ofSignals].find(column => column.name === name && !column.fixed);
 // Without places, rows stand as they come: by all of their scores, or as in the table.
 const usual = data.attention ? 'place' : 'list';
 
@@ -64,7 +72,7 @@ const addFilter = (name, label, source, shown, sql) => {
   filters.push({ name, label, source, shown, sql, unknown, counts, order: order.slice(0, MOST_CHOICES) });
 };
 if (data.first_signal) {
-  const shown = text => labels.get(text) || words(text);
+  const shown = text => labels.has(text) ? `${words(text)}: ${labels.get(text)}` : words(text);
   addFilter('signal', 'First signal', data.first_signal, shown, text => `a.first_signal ${is(text)}`);
 }
 for (const slice of data.slices) {
@@ -85,7 +93,7 @@ const shell = word => {
 const ofRun = query => `nightmill sql ${shell(query)} --run ${shell(data.run)}`;
 
 // What is shown now. `filter` holds numbers of texts, -1 for rows without one.
-const state = { q: '', sort: usual, down: false, filter: new Map(), page: 0, session: null, project: null };
+const state = { q: '', sort: usual, down: false, filter: new Map(), lost: [], page: 0, session: null, project: null };
 let rows = [];
 let lower = null;
 
@@ -186,6 +194,10 @@ const readAddress = () => {
     const text = given.get(filter.name), code = text === '' ? -1 : filter.source.texts.indexOf(text);
     if (text === '' || code >= 0) state.filter.set(filter.name, code);
   }
+  // A link of another run may name what this one does not have.
+  const known = ['q', 'page', 'session', 'project', ...state.filter.keys()];
+  if (state.sort === name) known.push('sort');
+  state.lost = [...given].filter(([name]) => !known.includes(name)).map(([name, text]) => `${name} ${cut(text)}`);
   state.page = Math.max(0, (parseInt(given.get('page'), 10) || 1) - 1);
   state.session = given.has('session') ? given.get('session') : null;
   state.project = given.has('project') ? given.get('project') : null;
@@ -217,6 +229,7 @@ const cells = {
   slices: row => slicesOf(row).map(text => small(shown(text))),
 };
 const cell = (of, row) => {
+  if (of.signal) return [shareOrCount(of.signal, row) || '–'];
   if (!of.above) return cells[of.name](row);
   const value = score(of.key(row));
   return value === null ? ['–'] : [value, small(`better than ${Math.floor(of.above[row] / 100)} %`)];
@@ -225,8 +238,10 @@ const isCurrent = (id, row) => id === state.session && (state.project === null |
 const current = () => state.session === null ? -1 : data.session.findIndex(isCurrent);
 
 const draw = () => {
+  const ordered = ofSignals.filter(of => of.name === state.sort);
+  const drawn = [...columns.slice(0, 2), ...ordered, ...columns.slice(2)];
   const head = make('tr', { role: 'row' });
-  for (const of of columns) {
+  for (const of of drawn) {
     const sorted = of.name === state.sort;
     const th = make('th', { scope: 'col', role: 'columnheader', class: of.n ? 'n' : null,
       'aria-sort': sorted && (state.down ? 'descending' : 'ascending') });
@@ -250,7 +265,7 @@ const draw = () => {
   const body = make('tbody', { role: 'rowgroup' });
   for (const row of rows.slice(state.page * ROWS, (state.page + 1) * ROWS)) {
     const tr = make('tr', { role: 'row', 'data-row': row, class: row === opened ? 'current' : null });
-    for (const of of columns) {
+    for (const of of drawn) {
       const label = of.name === 'session' ? null : of.label;
       tr.append(make('td', { role: 'cell', class: of.n ? 'n' : of.name, 'data-label': label }, ...cell(of, row)));
     }
@@ -283,8 +298,9 @@ const say = () => {
   let text = all ? `${plural(count, 'session')}` : `${grouped(rows.length)} of ${plural(count, 'session')}`;
   if (!rows.length) text += ': nothing has all of these words and slices';
   else if (data.total > count && !all) text += ' listed here; the command looks at all';
+  if (state.lost.length) text += `; not in this run, and left out: ${state.lost.join(', ')}`;
   if (at('hits').textContent !== text) at('hits').textContent = text;
-  at('reset').disabled = all && state.sort === usual && !state.down && !state.q;
+  at('reset').disabled = all && state.sort === usual && !state.down && !state.q && !state.lost.length;
   at('csv').disabled = !rows.length;
 };
 

@@ -37,8 +37,8 @@ const panel = row => {
   ]));
   const signals = data.signals.filter(signal => signal.rows[row] !== null);
   if (signals.length) {
-    const value = ({ is_share, rows }) => is_share ? `${(rows[row] / 100).toFixed(0)} %` : grouped(rows[row]);
-    const pair = signal => [labels.get(signal.name) || words(signal.name), value(signal)];
+    const what = ({ is_share, name }) => is_share && labels.has(name) ? ' ' + labels.get(name) : '';
+    const pair = signal => [words(signal.name), shareOrCount(signal, row) + what(signal)];
     parts.push(bold('Its signals.'), figures(signals.map(pair)));
   }
   const note = `Texts are in this page for the first ${plural(withTexts.size, 'session')}. The others are shown by:`;

@@ -2,6 +2,7 @@
 // The fields.
 const fields = () => {
   at('q').value = state.q;
+  order.value = ofSignals.some(of => of.name === state.sort) ? state.sort : '';
   for (const filter of filters) {
     const text = state.filter.get(filter.name);
     filter.select.value = text === undefined ? '' : String(text);
@@ -23,13 +24,20 @@ for (const filter of filters) {
   });
   at('fields').append(make('label', null, filter.label, filter.select));
 }
+const order = make('select', { 'data-order': true }, make('option', { value: '' }, 'by a column'),
+  ...ofSignals.map(of => make('option', { value: of.name }, `${of.label}: ${labels.get(of.name)}`)));
+order.addEventListener('change', () => {
+  [state.sort, state.down, state.page] = [order.value || usual, order.value !== '', 0];
+  change();
+});
+if (ofSignals.length) at('fields').append(make('label', null, 'Order', order));
 at('q').addEventListener('input', () => {
   state.q = at('q').value;
   state.page = 0;
   change();
 });
 at('reset').addEventListener('click', () => {
-  Object.assign(state, { q: '', sort: usual, down: false, page: 0 });
+  Object.assign(state, { q: '', sort: usual, down: false, lost: [], page: 0 });
   state.filter.clear();
   fields();
   change();
