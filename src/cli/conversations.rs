@@ -75,6 +75,12 @@ pub(super) fn run(mut args: ConversationsArgs, config: Option<&Path>) -> Result<
     }
     let job = Job::of(args.settings.given.clone())?;
     idle_flags::of_alerts(&flags, &job)?;
+    if job.notify_texts {
+        return Err(SettingsError(
+            "--notify-texts: a run over a table of turns has no report, whose texts these are; leave it out".into(),
+        )
+        .into());
+    }
     let notifier = Notifier::of(&job)?;
     let out = args.out.clone().unwrap_or_default();
     let result = judged(args, notifier.as_ref());

@@ -137,10 +137,14 @@ pub(super) fn of_no_alert(given: &Given, why: &str) -> Result<(), SettingsError>
 /// # Errors
 /// Naming the flag.
 pub(super) fn of_alerts(given: &Given, all: &Job) -> Result<(), SettingsError> {
-    match all.notify.is_some() {
-        true => Ok(()),
-        false => of_no_alert(
-            given,
+    let named: Option<&str> = all.notify.as_deref();
+    // `none` given beside them is no address either.
+    let of_how = given.clone().only(|name| name != "notify");
+    match named {
+        Some(address) if address != super::notify::NOBODY => Ok(()),
+        Some(_) if !given.has("notify") => Ok(()),
+        _ => of_no_alert(
+            &of_how,
             "nobody is told of this run; name an address with --notify",
         ),
     }

@@ -22,6 +22,8 @@ pub(super) struct Notifier {
     format: NoticeFormat,
     link: Option<String>,
     when: NotifyWhen,
+    /// Whether texts of traces are told.
+    texts: bool,
     /// Whether the run was told of: there is one notice of a run.
     told: Cell<bool>,
 }
@@ -68,6 +70,7 @@ impl Notifier {
             webhook,
             link: job.notify_link.clone(),
             when: job.notify_when.unwrap_or_default(),
+            texts: job.notify_texts,
             told: Cell::new(false),
         }))
     }
@@ -89,7 +92,7 @@ impl Notifier {
         };
         let run = title(name, folder);
         self.tell(
-            &Notice::of_run(&run, summary, outcome.code(), places),
+            &Notice::of_run(&run, summary, outcome.code(), places, self.texts),
             outcome.code(),
         );
     }

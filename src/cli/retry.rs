@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::Value;
 
+use super::notify::Notifier;
 use super::scores::{beside, one_run};
 use super::setting_flags::{Offer, SettingFlags};
-use super::{AnyError, Outcome, conversations, outcome, score};
+use super::{AnyError, Outcome, conversations, idle_flags, outcome, score};
 use crate::job::{Given, Job, RecordedFile, Setting, SettingsError};
 use crate::judge::MOST_ROUNDS;
 use crate::report::counted;
@@ -49,12 +50,32 @@ impl Offer for OfRetry {
                  the ledger holds]"
             }
             "ledger" => "The ledger, if it has moved",
+            "notify" => "Post a summary of the new run to this address, as score does",
+            "notify_format" => "What is posted, as for score",
+            "notify_link" => "What links into the report begin with, as for score",
+            "notify_when" => "Of which runs, as for score",
+            "notify_texts" => "Post texts of traces too, as for score",
             _ => return None,
         })
     }
 }
 
 pub(super) fn run(args: RetryArgs) -> Result<Outcome, AnyError> {
+    let alerts = args.settings.given.clone();
+    let alerts = alerts.only(|name| Setting::named(name).is_some_and(Setting::of_alerts));
+    let job = Job::of(alerts.clone())?;
+    idle_flags::of_alerts(&alerts, &job)?;
+    let notifier = Notifier::of(&job)?;
+    let out = args.out.clone();
+    let out = out.unwrap_or_else(|| beside(&args.dir, "retry"));
+    let result = retried(args, notifier.as_ref());
+    if let (Some(notifier), Err(error)) = (&notifier, &result) {
+        notifier.failed(None, &out, &error.to_string());
+    }
+    result
+}
+
+fn retried(args: RetryArgs, notifier: Option<&Notifier>) -> Result<Outcome, AnyError> {
     if args.dir.to_string_lossy().contains("://") {
         return Err(SettingsError(format!(
             "`{}`: retries read local runs and their local files alone; copy the run here first",
@@ -75,7 +96,11 @@ pub(super) fn run(args: RetryArgs) -> Result<Outcome, AnyError> {
         return Ok(Outcome::Done);
     }
     retry.check()?;
-    let given = given(&retry, &args.settings.given)?;
+    let again = args
+        .settings
+        .given
+        .only(|name| !Setting::named(name).is_some_and(Setting::of_alerts));
+    let given = given(&retry, &again)?;
     let out = args.out.unwrap_or_else(|| beside(retry.path(), "retry"));
     let conversations = retry.conversations() as u64;
     let conversations = counted(conversations, "conversation", "conversations");
@@ -112,13 +137,13 @@ pub(super) fn run(args: RetryArgs) -> Result<Outcome, AnyError> {
         tell()?;
         retry.narrow_turns(&mut request);
         let here = Destination::local(request.out.clone());
-        return conversations::carry_out(&request, args.json, here, None);
+        return conversations::carry_out(&request, args.json, here, notifier);
     }
     let here = Destination::local(out.clone());
     let mut request = open::score(&Job::of(given)?, files, out, Some(crate::report::html))?;
     tell()?;
     retry.narrow(&mut request);
-    score::carry_out(&request, args.json, here, None)
+    score::carry_out(&request, args.json, here, notifier)
 }
 
 fn nothing_failed(retry: &Retry) -> String {

@@ -11,7 +11,7 @@ use super::progress::ProgressBar;
 use super::setting_flags::{OfRuns, SettingFlags};
 use super::target_flags::TargetFlags;
 use super::{AnyError, Outcome, idle_flags, outcome};
-use crate::job::Job;
+use crate::job::{Job, SettingsError};
 use crate::run::open::{self, sample_seed};
 use crate::run::{PageWriter, Progress, ScoreRequest, score};
 use crate::store::{Destination, Fetched, StoreError};
@@ -64,6 +64,12 @@ fn scored(args: ScoreArgs, mut job: Job, notifier: Option<&Notifier>) -> Result<
             &args.settings.given,
             "this run continues no other, so that there are no nights to hold it against; name one with --continue",
         )?;
+    }
+    if job.notify_texts && args.no_report {
+        return Err(SettingsError(
+            "--notify-texts: texts are read for the report, and --no-report leaves it out; leave one of them out".into(),
+        )
+        .into());
     }
     let page = (!args.no_report).then_some(crate::report::html as PageWriter);
     let inputs = brought(args.paths, &mut job)?;

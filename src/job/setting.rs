@@ -328,7 +328,7 @@ settings! {
     }
     Alerts {
         /// Post a summary of the run to this address when it has ended, as to a webhook of Slack; the address is a secret:
-        /// '${SLACK_WEBHOOK}' is the value of that variable. Ids, numbers and reasons are posted, no texts of traces. If
+        /// '${SLACK_WEBHOOK}' is the value of that variable. Ids, numbers and reasons are posted, no texts of traces but with --notify-texts. If
         /// that fails there is a warning; the exit code stays that of the run. none: nobody is told
         notify("URL"): Option<String>,
         /// What is posted: JSON as Slack takes it, a plain text, or JSON with all figures [default: slack for an address
@@ -339,5 +339,7 @@ settings! {
         notify_link("BASE"): Option<String>,
         /// Of which runs: all, or those with another exit code than 0 [default: always]
         notify_when("WHEN"): Option<NotifyWhen>,
+        /// Post texts of traces too: of each session that the notice names, the beginnings of one input and its output
+        notify_texts(""): bool,
     }
 }

@@ -1,5 +1,5 @@
 //! What somebody is told of a run that has ended: as a text, as JSON for Slack, and as JSON with all figures. Ids, numbers
-//! and reasons, no texts of traces.
+//! and reasons; texts of traces only where that was asked for.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::first_sessions::{FirstSession, first_sessions};
 use super::words::{brief, counted, grouped};
 use crate::job::NoticeFormat;
-use crate::summary::Summary;
+use crate::summary::{FirstText, Summary};
 
 /// So many sessions are named.
 const MOST_SESSIONS: usize = 5;
@@ -36,7 +36,7 @@ pub struct Notice {
     gates: Value,
     /// What got worse than in the nights before, a sentence each.
     drift: Vec<String>,
-    first: Vec<(FirstSession, Option<String>)>,
+    first: Vec<(FirstSession, Option<String>, Option<FirstText>)>,
     /// Where the run is.
     results: Option<String>,
     /// Where the report is: a link, or a path.
@@ -66,8 +66,14 @@ pub struct Places {
 }
 
 impl Notice {
-    /// A notice of a run that is there, and ended with this exit code.
-    pub fn of_run(run: &str, summary: &Summary, exit_code: u8, places: Places) -> Self {
+    /// A notice of a run that is there, and ended with this exit code; `texts`: with texts of traces.
+    pub fn of_run(
+        run: &str,
+        summary: &Summary,
+        exit_code: u8,
+        places: Places,
+        texts: bool,
+    ) -> Self {
         let conversations = summary.judge.as_ref();
         let conversations = conversations.and_then(|judge| judge.conversations.as_ref());
         let (failed, pending) = conversations.map_or((0, 0), |c| (c.failed, c.pending));
@@ -100,7 +106,13 @@ impl Notice {
                         });
                         format!("{page}#session={id}{project}")
                     });
-                    (session, link)
+                    let of = |text: &&FirstText| {
+                        text.session_id == session.session_id
+                            && text.project_id == session.project_id
+                    };
+                    let told = summary.first_texts.iter().find(of);
+                    let told = told.filter(|_| texts).cloned();
+                    (session, link, told)
                 })
                 .collect(),
             results: Some(places.results),
@@ -149,14 +161,26 @@ impl Notice {
         let first: Vec<Value> = self
             .first
             .iter()
-            .map(|(session, link)| {
-                json!({
+            .map(|(session, link, told)| {
+                let told = told.as_ref().map(|told| {
+                    let text = |text: &Option<String>| text.as_deref().map(shown);
+                    json!({
+                        "trace_id": told.trace_id,
+                        "input": text(&told.input),
+                        "output": text(&told.output),
+                    })
+                });
+                let mut value = json!({
                     "place": session.place,
                     "session_id": session.session_id,
                     "project_id": session.project_id,
                     "why": session.why,
                     "link": link,
-                })
+                });
+                if let Some(told) = told {
+                    value["texts"] = told;
+                }
+                value
             })
             .collect();
         json!({
@@ -189,7 +213,7 @@ impl Notice {
         if !self.first.is_empty() {
             lines.push("first to look at:".into());
         }
-        for (session, link) in &self.first {
+        for (session, link, told) in &self.first {
             let id = shown(&session.session_id);
             let named = match link {
                 Some(link) => markup.link(link, &id),
@@ -205,6 +229,12 @@ impl Notice {
                 project.unwrap_or_default(),
                 markup.words(&shown(&session.why))
             ));
+            let texts = told
+                .iter()
+                .flat_map(|told| [("input", &told.input), ("output", &told.output)]);
+            for (what, text) in texts.filter_map(|(what, text)| Some((what, text.as_ref()?))) {
+                lines.push(format!("   {what}: {}", markup.words(&shown(text))));
+            }
         }
         match (&self.report, &self.results) {
             (Some(report), _) if report.contains("://") => {
@@ -386,7 +416,7 @@ mod tests {
 
     #[test]
     fn a_text_says_how_it_ended_what_is_there_and_where_to_begin() {
-        let notice = Notice::of_run("night", &summary("s 1"), 1, places(None));
+        let notice = Notice::of_run("night", &summary("s 1"), 1, places(None), false);
         let (kind, text) = notice.body(NoticeFormat::Plain);
         assert!(kind.starts_with("text/plain"));
         assert_eq!(
@@ -404,7 +434,7 @@ mod tests {
         let id = "<!channel> & \u{1b}[31m\u{202e}@here";
         let link = Some("https://r/{run}/");
         let (_, body) =
-            Notice::of_run("n<1>", &summary(id), 1, places(link)).body(NoticeFormat::Slack);
+            Notice::of_run("n<1>", &summary(id), 1, places(link), false).body(NoticeFormat::Slack);
         let body: Value = serde_json::from_str(&body).unwrap();
         let text = body["text"].as_str().unwrap();
         assert!(text.starts_with("*n&lt;1&gt;*: a gate failed"), "{text}");
@@ -420,8 +450,8 @@ mod tests {
 
     #[test]
     fn figures_have_names_in_json() {
-        let (_, body) =
-            Notice::of_run("n", &summary("\u{1b}s"), 3, places(None)).body(NoticeFormat::Json);
+        let (_, body) = Notice::of_run("n", &summary("\u{1b}s"), 3, places(None), false)
+            .body(NoticeFormat::Json);
         let body: Value = serde_json::from_str(&body).unwrap();
         assert_eq!(body["counts"]["failed"], 3);
         assert_eq!(body["exit_code"], 3);

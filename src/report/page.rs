@@ -100,6 +100,7 @@ pub fn html(
         metrics.into_iter().map(one).collect()
     };
     let safe = |text: String| Shown::from_safe_string(text);
+    let trusted = trust::lines(summary, rules);
     let listed = sessions.listed.len();
     let page = template.render(context! {
         script => safe(SCRIPT.to_owned()),
@@ -129,7 +130,9 @@ pub fn html(
         has_scores => sessions.listed.iter().any(|s| !scores_of(s).is_empty()),
         top => top,
         sessions => shown.collect::<Vec<_>>(),
-        trust => trust::lines(summary, rules),
+        trust_verdict => trust::verdict(summary, &trusted),
+        trust => trusted,
+        has_flags => sessions.listed.iter().any(|s| s.flagged.is_some()),
         all => commands::of_run(&facts.run, &all(sessions, 0)),
         rest => (sessions.total > listed as u64)
             .then(|| commands::of_run(&facts.run, &all(sessions, listed))),

@@ -11,6 +11,8 @@ use crate::summary::Summary;
 const MOST_REASONS: usize = 3;
 /// What an order is called that nobody has learnt.
 const UNSUPERVISED: &str = "unsupervised";
+/// With fewer sessions than this, a rank is hardly more than chance.
+const FEW_SESSIONS: u64 = 20;
 
 /// A sentence, with what belongs to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -54,25 +56,36 @@ pub(super) fn lines(summary: &Summary, rules: &Rules) -> Vec<Line> {
     let mut lines = vec![coverage(summary)];
     lines.extend(failures(summary));
     lines.extend(gaps(summary));
-    let of_sessions = summary.metrics.iter().filter(|m| m.level == "session");
-    lines.extend(of_sessions.filter_map(|metric| bar(metric, rules)));
+    lines.extend(bars(summary, rules));
+    lines
+}
+
+/// What it comes to: whether anything failed, whether scores were held against labels, and whether there is enough.
+pub(super) fn verdict(summary: &Summary, lines: &[Line]) -> String {
+    let mut told = match lines.iter().any(|line| line.kind == "bad") {
+        true => "Not whole: something failed.".to_owned(),
+        false => "What was read is scored.".to_owned(),
+    };
     let learnt = summary.attention.as_ref().map(|order| order.model.as_str());
     let learnt = learnt.filter(|model| *model != UNSUPERVISED);
     if let Some(file) = learnt {
         let file = brief(file);
-        lines.push(line(
-            "open",
-            format!("The order was learnt from labels: {file} says how well it did on others."),
+        told.push_str(&format!(
+            " The order was learnt from labels: {file} says how well it did on others."
         ));
     } else if summary.metrics.iter().any(|metric| metric.count > 0) || summary.attention.is_some() {
-        lines.push(line(
-            "open",
-            "No score of this run was validated against labels: nightmill validate shows what they \
-             tell."
-                .into(),
+        told.push_str(
+            " Whether its scores tell good sessions from bad ones is not known: nobody has held them \
+             against labels, which nightmill validate does.",
+        );
+    }
+    if (1..FEW_SESSIONS).contains(&summary.sessions) {
+        let sessions = counted(summary.sessions, "session", "sessions");
+        told.push_str(&format!(
+            " An order of {sessions} says little: ranks need more."
         ));
     }
-    lines
+    told
 }
 
 fn coverage(s: &Summary) -> Line {
@@ -228,26 +241,38 @@ pub(super) fn whose(metric: &str, rules: &Rules) -> &'static str {
     }
 }
 
-/// How many sessions are below a bar that nobody has set for these agents.
-fn bar(metric: &MetricSummary, rules: &Rules) -> Option<Line> {
-    let (median, low) = (metric.median?, metric.p10?);
+/// How many sessions are below bars that nobody has set for these agents, and below those that somebody has.
+fn bars(summary: &Summary, rules: &Rules) -> Vec<Line> {
+    let is_set =
+        |m: &&MetricSummary| rules.thresholds.contains_key(&m.name) || m.name == CONVERSATION;
+    let of_sessions = summary.metrics.iter().filter(|m| m.level == "session");
+    let (set, unset): (Vec<_>, Vec<_>) = of_sessions.partition(is_set);
+    let told = |metrics: Vec<&MetricSummary>, text: &str| {
+        let more: Vec<String> = metrics.into_iter().filter_map(|m| bar(m, rules)).collect();
+        (!more.is_empty()).then(|| with_more("open", text.into(), more))
+    };
+    let unset = told(
+        unset,
+        "Look at the order, not at thresholds: nobody has set them for these agents.",
+    );
+    unset
+        .into_iter()
+        .chain(told(set, "Sessions below their thresholds:"))
+        .collect()
+}
+
+/// How many sessions are below the bar of a metric.
+fn bar(metric: &MetricSummary, rules: &Rules) -> Option<String> {
+    let median = metric.median?;
     let below = metric.count - metric.passed;
     let share = 100.0 * below as f64 / metric.count as f64;
-    let set = match rules.thresholds.contains_key(&metric.name) || metric.name == CONVERSATION {
-        true => "",
-        false => ", which nobody has set for these agents: look at the order, not at the bar",
-    };
-    Some(line(
-        "open",
-        format!(
-            "{}: half of the sessions have at most {median:.2}, a tenth at most {low:.2}. {} of {} \
-             ({share:.0} %) are below {}, {}{set}.",
-            words(&metric.name),
-            grouped(below),
-            grouped(metric.count),
-            metric.threshold,
-            whose(&metric.name, rules),
-        ),
+    Some(format!(
+        "{}: {} of {} ({share:.0} %) below {}, {}; half have at most {median:.2}",
+        words(&metric.name),
+        grouped(below),
+        grouped(metric.count),
+        metric.threshold,
+        whose(&metric.name, rules),
     ))
 }
 
@@ -262,6 +287,35 @@ mod tests {
         lines.extend(gaps(summary));
         let line = |line: Line| format!("{} {} {:?}", line.kind, line.text, line.more);
         lines.into_iter().map(line).collect()
+    }
+
+    #[test]
+    fn a_verdict_says_what_failed_what_is_not_known_and_whether_there_is_enough() {
+        let of = |summary: &Summary| verdict(summary, &failures(summary));
+        let mut summary = Summary {
+            sessions: 2,
+            attention: Some(crate::summary::AttentionSummary {
+                model: UNSUPERVISED.into(),
+                ..Default::default()
+            }),
+            ..Summary::default()
+        };
+        let told = of(&summary);
+        assert!(told.starts_with("What was read is scored."), "{told}");
+        assert!(told.contains("is not known"), "{told}");
+        assert!(
+            told.contains("An order of 2 sessions says little"),
+            "{told}"
+        );
+        summary.sessions = FEW_SESSIONS;
+        summary.quarantined = 1;
+        if let Some(order) = &mut summary.attention {
+            order.model = "fit.toml".into();
+        }
+        let told = of(&summary);
+        let expected = "Not whole: something failed. The order was learnt from labels: fit.toml says how \
+                        well it did on others.";
+        assert_eq!(told, expected);
     }
 
     #[test]

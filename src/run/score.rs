@@ -24,7 +24,7 @@ use crate::run::night::{self, Night};
 use crate::run::stages::{Known, Passes};
 use crate::run::{carried, retry_conversations, stages};
 use crate::selection::TargetChoice;
-use crate::summary::{BucketSummary, PageSessions, Summary};
+use crate::summary::{BucketSummary, PageSessions, Summary, first_texts};
 use crate::text::TextMode;
 use crate::trace::format::Found;
 use crate::trace::{Buckets, ColumnMap, OnBadFile, Quarantine, SourceFile, TraceSource};
@@ -405,6 +405,7 @@ fn make(
     let mut listed = PageSessions::default();
     if request.report.is_some() {
         listed = page::sessions(&run, &source, &summary)?;
+        summary.first_texts = first_texts(&listed);
         making.stages.end("read worst sessions");
     }
     let signals = request.signals.as_ref();

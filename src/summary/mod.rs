@@ -1,6 +1,7 @@
 //! What a run came to, as plain figures: runs fill them in, reports show them.
 
 mod attention;
+mod first_text;
 mod judging;
 mod page;
 
@@ -13,6 +14,7 @@ use crate::output::{FailureSummary, GateResult, MetricSummary, QuarantineSummary
 use crate::text::TextMode;
 
 pub use attention::{AttentionPart, AttentionSession, AttentionSummary};
+pub use first_text::{FirstText, first_texts};
 pub use judging::{CapUse, JudgeSummary, JudgedMetricSummary};
 pub use page::{
     ListOrder, ListedSession, MixedScores, PageFacts, PageSessions, RankedScore, ShownCall,
@@ -23,6 +25,9 @@ pub use page::{
 /// Everything a run says about itself.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Summary {
+    /// A trace of each of the first sessions, with texts; only where the run has a page. Not written: the page has them.
+    #[serde(skip)]
+    pub first_texts: Vec<FirstText>,
     /// What there is to say of files of other formats, a line each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub input_notes: Vec<String>,

@@ -375,3 +375,54 @@ fn runs_of_a_monitor_are_told_of_by_its_name() {
     let outcome = asked[1].json()["outcome"].as_str().unwrap();
     assert!(outcome.starts_with("the run failed: "), "{outcome}");
 }
+
+#[test]
+fn texts_are_told_where_they_are_asked_for_and_nowhere_else() {
+    let scene = Scene::new();
+    for (format, line) in [
+        ("plain", format!("   output: I could not find it. {TEXT}")),
+        ("slack", format!("   output: I could not find it. {TEXT}")),
+        ("json", String::new()),
+    ] {
+        let server = server(taken);
+        let url = hook(&server);
+        let flags = [
+            "--notify",
+            &url,
+            "--notify-format",
+            format,
+            "--notify-texts",
+            "--overwrite",
+        ];
+        ended(0, &mut scene.score("run", &flags));
+        let asked = server.asked();
+        let body = match &asked[0].body {
+            Body::Json(value) => value.clone(),
+            Body::Raw(bytes) => Value::String(String::from_utf8(bytes.clone()).unwrap()),
+        };
+        if format == "json" {
+            let texts = &body["first"][0]["texts"];
+            assert_eq!(texts["input"], format!("Where is {TEXT}?"), "{body}");
+            assert_eq!(texts["output"], format!("I could not find it. {TEXT}"));
+            continue;
+        }
+        let text = body.as_str().or(body["text"].as_str()).unwrap();
+        assert!(text.lines().any(|told| told == line), "{text}");
+    }
+    let server = server(taken);
+    let url = hook(&server);
+    for (flags, expected) in [
+        (&["--notify-texts"][..], "--notify-texts: nobody is told"),
+        (
+            &["--notify", &url, "--notify-texts", "--no-report"],
+            "--no-report",
+        ),
+        (
+            &["--notify", "none", "--notify-texts"],
+            "--notify-texts: nobody is told",
+        ),
+    ] {
+        let ran = ended(2, &mut scene.score("other", flags));
+        assert!(ran.stderr.contains(expected), "{ran:?}");
+    }
+}
