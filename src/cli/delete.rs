@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::{AnyError, Outcome, outcome};
-use crate::history::{keep_scores, read_run};
+use crate::history::{continued_beside, keep_scores, read_run};
 use crate::output::{BegunStatus, begun_runs, delete_run};
 use crate::report::plain;
 
@@ -30,7 +30,9 @@ pub(super) fn run(args: &DeleteArgs) -> Result<Outcome, AnyError> {
     for dir in &args.dirs {
         failed.push(match dir.exists() {
             true => {
-                read_run(&dir.canonicalize()?)?;
+                let run = dir.canonicalize()?;
+                read_run(&run)?;
+                refuse_continued(&run, &args.dirs)?;
                 None
             }
             false => Some(records_of(dir)?),
@@ -58,6 +60,27 @@ pub(super) fn run(args: &DeleteArgs) -> Result<Outcome, AnyError> {
     }
     outcome::print(&text)?;
     Ok(Outcome::Done)
+}
+
+/// A run that nights go on from can't go without them: their sessions rest on its rows.
+fn refuse_continued(run: &Path, with: &[PathBuf]) -> Result<(), AnyError> {
+    let goes = |path: &Path| {
+        let mut dirs = with.iter().filter_map(|dir| dir.canonicalize().ok());
+        dirs.any(|dir| dir == path)
+    };
+    let later = continued_beside(run)?
+        .into_iter()
+        .find(|later| !goes(later));
+    match later {
+        None => Ok(()),
+        Some(later) => Err(format!(
+            "`{}` continues `{}`, and its sessions rest on the rows of it: delete it too, or use `nightmill runs prune`, which \
+             carries what later nights need",
+            later.display(),
+            run.display()
+        )
+        .into()),
+    }
 }
 
 /// The records of runs that failed to make this directory.

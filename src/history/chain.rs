@@ -60,10 +60,11 @@ impl ChainRun {
     }
 }
 
-/// The run that a night continues: a run directory, or the latest run of a folder that a night can continue.
+/// The run that a night continues: a run directory, or the run of a folder that a night can continue and no other does.
+/// A retry stands for the run that it asks again: where that one is continued, so is the retry.
 ///
 /// # Errors
-/// [`HistoryError`] if there is none, and if the latest runs of the folder both continue the same one.
+/// [`HistoryError`] if there is none, and if there are several: each holds a part of the truth.
 pub(crate) fn latest(path: &Path) -> Result<PathBuf, HistoryError> {
     let found = find_runs(&[path.to_owned()])?;
     let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -76,11 +77,35 @@ pub(crate) fn latest(path: &Path) -> Result<PathBuf, HistoryError> {
         .map(|run| read_run(run))
         .collect::<Result<_, _>>()?;
     let (runs, _) = leave_out_retried(runs, &ScoreFilter::all(Target::Trace));
-    let latest = runs.into_iter().max_by(|a, b| {
-        let time = a.created_at.cmp(&b.created_at);
-        time.then_with(|| a.name.cmp(&b.name))
+    let mut continued = Vec::new();
+    for later in found.iter().filter(|run| run.join(MANIFEST).exists()) {
+        continued.extend(Continues::read(later)?.map(|before| (later, before)));
+    }
+    // A run that took over the rows of others holds these, too: what goes on among them goes on in itself.
+    let holds = |run: &StoredRun, later: &Path| {
+        let name = later.file_name().unwrap_or_default();
+        run.retried.iter().any(|old| name == old.name.as_str())
+    };
+    let goes_on = |run: &StoredRun| {
+        let mut later = continued.iter();
+        later.any(|(later, before)| before.means(run, later) && !holds(run, later))
+    };
+    let mut ends: Vec<StoredRun> = runs.into_iter().filter(|run| !goes_on(run)).collect();
+    ends.sort_by(|a, b| {
+        a.created_at
+            .cmp(&b.created_at)
+            .then_with(|| a.name.cmp(&b.name))
     });
-    latest
+    if ends.len() > 1 {
+        let names: Vec<String> = ends.iter().map(|run| format!("`{}`", run.name)).collect();
+        return Err(HistoryError::Refused(format!(
+            "`{}` holds several runs that no other run continues: {}; each would go on without the sessions of the others: \
+             name the one to continue, or move the others away",
+            path.display(),
+            names.join(", ")
+        )));
+    }
+    ends.pop()
         .map(|run| run.path)
         .ok_or_else(|| HistoryError::Nothing(path.to_owned()))
 }
@@ -141,7 +166,7 @@ fn find(run: &Path, continues: &Continues) -> Result<ChainRun, HistoryError> {
     Err(HistoryError::damaged(run, MANIFEST, problem))
 }
 
-/// The runs of a folder that continue a run, by the names of their directories.
+/// The runs of a folder that continue a run, or one that it asks again, by the names of their directories.
 ///
 /// # Errors
 /// [`HistoryError`] if a manifest can't be read.
@@ -149,13 +174,38 @@ pub(crate) fn continued_by(run: &ChainRun, folder: &Path) -> Result<Vec<String>,
     let Ok(found) = find_runs(&[folder.to_owned()]) else {
         return Ok(Vec::new());
     };
-    let mut names = Vec::new();
-    for path in found.iter().filter(|path| path.join(MANIFEST).exists()) {
-        let other = ChainRun::read(path)?;
-        let before = Continues::of(path, &other.manifest)?;
-        if before.is_some_and(|before| before.id == run.id && before.run == run.name) {
-            names.push(other.name);
+    let paths = continuing(&read_run(&run.path)?, found)?;
+    let names = paths
+        .iter()
+        .map(|path| ChainRun::read(path).map(|run| run.name));
+    names.collect()
+}
+
+/// The directories of the runs beside a run that continue it.
+///
+/// # Errors
+/// [`HistoryError`] if a manifest can't be read.
+pub(crate) fn continued_beside(run: &Path) -> Result<Vec<PathBuf>, HistoryError> {
+    let folder = run.parent().unwrap_or(run);
+    let found = find_runs(&[folder.to_owned()]).unwrap_or_default();
+    // Runs that go on from the one that it asks again have that one.
+    let run = StoredRun {
+        retried: Vec::new(),
+        ..read_run(run)?
+    };
+    continuing(&run, found)
+}
+
+/// Those of the runs at these places that continue a run, or one that it asks again.
+fn continuing(run: &StoredRun, found: Vec<PathBuf>) -> Result<Vec<PathBuf>, HistoryError> {
+    let mut later = Vec::new();
+    for path in found
+        .into_iter()
+        .filter(|path| path.join(MANIFEST).exists())
+    {
+        if Continues::read(&path)?.is_some_and(|before| before.means(run, &path)) {
+            later.push(path);
         }
     }
-    Ok(names)
+    Ok(later)
 }

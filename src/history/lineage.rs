@@ -35,7 +35,7 @@ impl RunMark {
     }
 
     /// Whether both are surely the same run.
-    fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is(&self, other: &Self) -> bool {
         match (&self.identity, &other.identity) {
             (Some(identity), Some(other)) => identity == other,
             (None, None) => {

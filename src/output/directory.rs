@@ -209,7 +209,7 @@ impl RunDirectory {
         set_readable(self.path());
         // Nothing is visible under its name before it is on disk.
         sync_tree(self.path())?;
-        if self.target.exists() {
+        if self.overwrite && self.target.exists() {
             // The old run gets a lock that nobody holds: should this process die before it has removed
             // the old run under the hidden name, the next run does.
             // (Where it can't be made, the old run is merely not cleaned up.)
@@ -221,7 +221,7 @@ impl RunDirectory {
             }
             // Dropping the guard removes what is now under the hidden name: the old run.
         } else {
-            fs::rename(self.path(), &self.target).map_err(|e| failed(&self.target, e))?;
+            move_to(self.path(), &self.target, self.overwrite)?;
             // Nothing is left for the guard to remove.
             self.partial.moved = true;
         }
@@ -275,6 +275,21 @@ fn is_at(file: &fs::File, path: &Path) -> bool {
     let place = |of: fs::Metadata| (of.dev(), of.ino());
     let (open, named) = (file.metadata().map(place), fs::metadata(path).map(place));
     matches!((open, named), (Ok(open), Ok(named)) if open == named)
+}
+
+/// Gives a run its name. Another run may have taken it since it was looked at: unless it may be overwritten, it stays.
+fn move_to(fresh: &Path, target: &Path, overwrite: bool) -> Result<(), RunError> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    use rustix::io::Errno;
+    if !overwrite {
+        match renameat_with(CWD, fresh, CWD, target, RenameFlags::NOREPLACE) {
+            Ok(()) => return Ok(()),
+            Err(Errno::EXIST) => return check_target(target, false),
+            // Not all file systems know it.
+            Err(_) => check_target(target, false)?,
+        }
+    }
+    fs::rename(fresh, target).map_err(|e| RunError::write(target, e))
 }
 
 /// Swaps two directories; in one step where the system can, so that `target` is never missing.

@@ -458,6 +458,10 @@ fn make(
         page::write(&run, &page.map_err(RunError::Plan)?)?;
         added.push(page::REPORT);
     }
+    let _alone = night
+        .as_ref()
+        .map(|night| night.still_alone(request))
+        .transpose()?;
     making.finish_described(run, summary, &added)
 }
 

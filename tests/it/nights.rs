@@ -480,6 +480,87 @@ fn what_can_t_go_on_is_refused() {
 }
 
 #[test]
+fn of_several_ends_of_chains_one_must_be_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = three_nights(folder.path());
+    let runs = folder.path().join("runs");
+    let out = |name: &str| runs.join(name);
+    scored(&files[..1], &out("n0"), None, &[]);
+    scored(&files[1..2], &out("n1"), Some(&runs), &[]);
+    scored(&files[2..], &out("other"), None, &[]);
+    let ran = score(&files[2..], &out("n2"), Some(&runs), &[]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(
+        ran.stderr.contains("no other run continues: `n1`, `other`"),
+        "{ran:?}"
+    );
+    scored(&files[2..], &out("n2"), Some(&out("n1")), &[]);
+}
+
+#[test]
+fn a_run_that_a_later_one_continues_is_not_deleted_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = three_nights(folder.path());
+    let out = |name: &str| folder.path().join(name);
+    scored(&files[..1], &out("n0"), None, &[]);
+    scored(&files[1..2], &out("n1"), Some(&out("n0")), &[]);
+    for what in ["--with-scores", "--keep-scores"] {
+        let args = [
+            "runs".into(),
+            "delete".into(),
+            out("n0").display().to_string(),
+            what.into(),
+        ];
+        let ran = nightmill(args);
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(
+            ran.stderr.contains("runs prune") && out("n0/traces").is_dir(),
+            "{ran:?}"
+        );
+    }
+    let both = ["n0", "n1"].map(|name| out(name).display().to_string());
+    let args = ["runs".to_owned(), "delete".into(), "--with-scores".into()];
+    let ran = nightmill(args.into_iter().chain(both));
+    assert_eq!((ran.code, out("n0").exists()), (Some(0), false), "{ran:?}");
+}
+
+#[test]
+fn of_two_that_continue_one_run_at_once_one_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = three_nights(folder.path());
+    let out = |name: &str| folder.path().join(name);
+    scored(&files[..1], &out("n0"), None, &[]);
+    for turn in 0..4 {
+        let ran = std::thread::scope(|scope| {
+            let night = |at: usize| {
+                let (file, before) = (files[at].clone(), out("n0"));
+                let to = out(&format!("turn{turn}-{at}"));
+                scope.spawn(move || score(&[file], &to, Some(&before), &[]))
+            };
+            [night(1), night(2)].map(|night| night.join().unwrap())
+        });
+        let codes = ran.each_ref().map(|ran| ran.code);
+        assert!(
+            codes == [Some(0), Some(2)] || codes == [Some(2), Some(0)],
+            "{ran:?}"
+        );
+        for at in [1, 2] {
+            let _ = std::fs::remove_dir_all(out(&format!("turn{turn}-{at}")));
+        }
+        // The same name for both: one run is there, and the other is told.
+        let ran = std::thread::scope(|scope| {
+            let run = |at: usize| {
+                let (file, to) = (files[at].clone(), out(&format!("same{turn}")));
+                scope.spawn(move || score(&[file], &to, None, &[]))
+            };
+            [run(1), run(2)].map(|run| run.join().unwrap())
+        });
+        let done = ran.iter().filter(|ran| ran.code == Some(0)).count();
+        assert_eq!(done, 1, "{ran:?}");
+    }
+}
+
+#[test]
 fn a_row_that_names_half_of_its_session_touches_the_one_it_ends_up_in() {
     let folder = tempfile::tempdir().unwrap();
     let line = |id: &str, project: Option<&str>, session: Option<&str>, second: u8| {

@@ -14,6 +14,7 @@ use super::carry::carry;
 use super::chain::{Night, ancestors, nights};
 use super::{KeepingError, Turn, folders_of};
 use crate::history::find_runs;
+use crate::history::lineage::RunMark;
 use crate::output::delete_run;
 
 /// A run that took over rows of runs that went.
@@ -109,6 +110,20 @@ struct Chosen {
     young: u64,
 }
 
+/// A retry of this run that stays. Which rows of it are still the latest is known through this run: without it, they
+/// would hide those of later nights.
+fn retry_that_stays(nights: &[Night], goes: &[bool], at: usize) -> Option<usize> {
+    let run = &nights[at].run;
+    let is_retry = |other: &usize| {
+        let other = *other;
+        // A run that took over rows names those that it has them of, too.
+        let took_over = nights[other].carries.contains(&run.name);
+        let mut retried = nights[other].run.retried.iter();
+        !goes[other] && !took_over && retried.any(|old| old.is(&RunMark::of(run)))
+    };
+    (0..nights.len()).find(is_retry)
+}
+
 fn choose(nights: &[Night], before: DateTime<Utc>) -> Chosen {
     let old = |night: &Night| night.named && night.run.created_at < before;
     let mut goes: Vec<bool> = nights.iter().map(old).collect();
@@ -126,6 +141,9 @@ fn choose(nights: &[Night], before: DateTime<Utc>) -> Chosen {
                 let problem =
                     format!("several runs go on from {name}, and each needs other rows of it");
                 stays = Some((at, problem));
+            } else if let Some(retry) = retry_that_stays(nights, &goes, at) {
+                let name = &nights[retry].run.name;
+                stays = Some((at, format!("{name}, which stays, asked it again")));
             } else if let Some(about) = &night.scores_of {
                 let folder = night.run.path.parent();
                 let needed = nights.iter().enumerate().find(|(other, run)| {

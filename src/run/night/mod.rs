@@ -10,6 +10,7 @@ mod replaced;
 mod settings;
 
 use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -64,8 +65,8 @@ impl SessionsSoFar {
 pub(super) struct Night {
     /// The run that it continues.
     pub continues: Continues,
-    /// Its manifest.
-    manifest: serde_json::Value,
+    /// The same, as the chain knows it.
+    last: ChainRun,
     /// Files of earlier nights, with the rows to read again, in the order in which they arrived.
     pub files: Vec<(SourceFile, CarriedFile)>,
     /// Traces whose rows can't be read again, as a file of traces without texts.
@@ -116,7 +117,7 @@ impl Night {
         }
         let mut night = Self {
             continues: run.continued(),
-            manifest: run.manifest.clone(),
+            last: run.clone(),
             files: Vec::new(),
             standing_in: None,
             sessions: SessionsSoFar {
@@ -163,12 +164,26 @@ impl Night {
     /// # Errors
     /// [`RunError::Request`] if it is another model, or another precision.
     pub fn check_model(&self, now: &serde_json::Value) -> Result<Option<String>, RunError> {
-        settings::check_model(&self.manifest["model"], now)
+        settings::check_model(&self.last.manifest["model"], now)
     }
 
     /// In how many buckets the run is that this one continues.
     pub fn buckets(&self) -> Buckets {
-        manifest::buckets_of(&self.manifest)
+        manifest::buckets_of(&self.last.manifest)
+    }
+
+    /// Makes sure, right before the run is there, that no other run has continued the same one meanwhile. As long as what
+    /// is returned is held, none can.
+    ///
+    /// # Errors
+    /// [`RunError::Request`] if one has.
+    pub fn still_alone(&self, request: &ScoreRequest) -> Result<Option<File>, RunError> {
+        // Where folders can't be locked, two runs that end within the same moment are not told from each other.
+        let held = File::open(&self.last.path).and_then(|folder| folder.lock().map(|()| folder));
+        if !request.is_retry() {
+            check_alone(&self.last, request)?;
+        }
+        Ok(held.ok())
     }
 
     /// What it knows of sessions.

@@ -504,6 +504,58 @@ fn the_request_is_kept_whole() {
     assert_eq!(request["settings"]["map"], json!(["input=question"]));
 }
 
+/// A retry of a night that another one continues is no end of the chain: who goes on from it would lose what came between.
+#[test]
+fn a_retry_of_a_continued_night_is_not_gone_on_from() {
+    let all = traces(3);
+    let scene = Scene::new(&all);
+    let judge = Mendable::start(|asked| (case_of(asked) == 0).then(denied), good);
+    let night = |number: usize, continues: Option<&str>, out: &str| {
+        let file = scene.at(&format!("night{number}.jsonl"));
+        std::fs::write(&file, format!("{}\n", all[number])).unwrap();
+        let mut command = program();
+        command.env("NO_PROXY", "127.0.0.1");
+        command.arg("score").arg(file).arg("--no-report");
+        command.args(["--metrics", "confidence"]);
+        command.arg("--ledger").arg(scene.at("ledger.db"));
+        command.args(["--judge", "openai/test", "--judge-url", &judge.judge.url()]);
+        command.arg("--out").arg(scene.at(out));
+        if let Some(run) = continues {
+            command.arg("--continue").arg(scene.at(run));
+        }
+        command
+    };
+    expect(3, &mut night(0, None, "runs/1"));
+    expect(3, &mut night(1, Some("runs"), "runs/2"));
+    judge.mend();
+    expect(0, &mut retry(&scene, "runs/1", "runs/1-retry"));
+    let ran = expect(2, &mut night(2, Some("runs/1-retry"), "runs/3"));
+    assert!(
+        ran.stderr
+            .contains("the run `2` continues `1-retry` already"),
+        "{ran:?}"
+    );
+    expect(0, &mut night(2, Some("runs"), "runs/3"));
+    assert_eq!(manifest(&scene.at("runs/3"))["continues"]["run"], "2");
+    // Without the run that it asked again, its rows would hide those of later nights.
+    for name in ["1", "2"] {
+        let path = scene.at(&format!("runs/{name}/manifest.json"));
+        let mut told = manifest(&scene.at(&format!("runs/{name}")));
+        told["created_at"] = json!("2020-01-01T00:00:00Z");
+        std::fs::write(path, told.to_string()).unwrap();
+    }
+    let mut prune = program();
+    prune.args(["runs", "prune", "--keep", "30d", "--dry-run", "--json"]);
+    let ran = expect(0, prune.arg(scene.at("runs")));
+    let told: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(told["removed"], json!([]), "{told}");
+    let why = told["kept"][0]["why"].as_str().unwrap_or_default();
+    assert!(
+        why.contains("1-retry, which stays, asked it again"),
+        "{told}"
+    );
+}
+
 /// Keys that were written out are not kept: they are asked for, and a placeholder will do.
 #[test]
 fn secrets_are_given_again() {
