@@ -75,7 +75,7 @@ pub(super) fn run(mut args: ConversationsArgs, config: Option<&Path>) -> Result<
     }
     let job = Job::of(args.settings.given.clone())?;
     idle_flags::of_alerts(&flags, &job)?;
-    if job.notify_texts {
+    if flags.has("notify_texts") {
         return Err(SettingsError(
             "--notify-texts: a run over a table of turns has no report, whose texts these are; leave it out".into(),
         )

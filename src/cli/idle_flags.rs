@@ -137,14 +137,11 @@ pub(super) fn of_no_alert(given: &Given, why: &str) -> Result<(), SettingsError>
 /// # Errors
 /// Naming the flag.
 pub(super) fn of_alerts(given: &Given, all: &Job) -> Result<(), SettingsError> {
-    let named: Option<&str> = all.notify.as_deref();
-    // `none` given beside them is no address either.
-    let of_how = given.clone().only(|name| name != "notify");
-    match named {
-        Some(address) if address != super::notify::NOBODY => Ok(()),
-        Some(_) if !given.has("notify") => Ok(()),
-        _ => of_no_alert(
-            &of_how,
+    match super::notify::told(all) {
+        Some(_) => Ok(()),
+        // `--notify none` itself says so.
+        None => of_no_alert(
+            &given.clone().only(|name| name != "notify"),
             "nobody is told of this run; name an address with --notify",
         ),
     }

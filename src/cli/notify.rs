@@ -126,7 +126,7 @@ impl Notifier {
 }
 
 /// The address that is told, as it was given.
-fn told(job: &Job) -> Option<&str> {
+pub(super) fn told(job: &Job) -> Option<&str> {
     job.notify.as_deref().filter(|given| *given != NOBODY)
 }
 

@@ -54,15 +54,14 @@ impl Offer for OfRetry {
             "notify_format" => "What is posted, as for score",
             "notify_link" => "What links into the report begin with, as for score",
             "notify_when" => "Of which runs, as for score",
-            "notify_texts" => "Post texts of traces too, as for score",
+            "notify_texts" => "Post texts of traces too, where the run has a report",
             _ => return None,
         })
     }
 }
 
 pub(super) fn run(args: RetryArgs) -> Result<Outcome, AnyError> {
-    let alerts = args.settings.given.clone();
-    let alerts = alerts.only(|name| Setting::named(name).is_some_and(Setting::of_alerts));
+    let alerts = args.settings.given.clone().only(of_alerts);
     let job = Job::of(alerts.clone())?;
     idle_flags::of_alerts(&alerts, &job)?;
     let notifier = Notifier::of(&job)?;
@@ -73,6 +72,10 @@ pub(super) fn run(args: RetryArgs) -> Result<Outcome, AnyError> {
         notifier.failed(None, &out, &error.to_string());
     }
     result
+}
+
+fn of_alerts(name: &str) -> bool {
+    Setting::named(name).is_some_and(Setting::of_alerts)
 }
 
 fn retried(args: RetryArgs, notifier: Option<&Notifier>) -> Result<Outcome, AnyError> {
@@ -96,10 +99,8 @@ fn retried(args: RetryArgs, notifier: Option<&Notifier>) -> Result<Outcome, AnyE
         return Ok(Outcome::Done);
     }
     retry.check()?;
-    let again = args
-        .settings
-        .given
-        .only(|name| !Setting::named(name).is_some_and(Setting::of_alerts));
+    // Who is told is no part of what was asked.
+    let again = args.settings.given.only(|name| !of_alerts(name));
     let given = given(&retry, &again)?;
     let out = args.out.unwrap_or_else(|| beside(retry.path(), "retry"));
     let conversations = retry.conversations() as u64;

@@ -28,7 +28,7 @@ pub(super) struct ScoreArgs {
     /// Print a settings file with every setting, each as a comment, to save as nightmill.toml
     #[arg(long, exclusive = true)]
     template: bool,
-    /// Go on with the sessions of an earlier run: a run directory, or a folder of runs: the one that no other run continues
+    /// Go on with the sessions of an earlier run: a run directory, or a folder of runs, of which the one that no other continues
     #[arg(long = "continue", value_name = "RUN|FOLDER")]
     continues: Option<PathBuf>,
     /// Write no report.html

@@ -175,10 +175,8 @@ pub(crate) fn continued_by(run: &ChainRun, folder: &Path) -> Result<Vec<String>,
         return Ok(Vec::new());
     };
     let paths = continuing(&read_run(&run.path)?, found)?;
-    let names = paths
-        .iter()
-        .map(|path| ChainRun::read(path).map(|run| run.name));
-    names.collect()
+    let name = |path: &PathBuf| Some(path.file_name()?.to_string_lossy().into_owned());
+    Ok(paths.iter().filter_map(name).collect())
 }
 
 /// The directories of the runs beside a run that continue it.

@@ -280,12 +280,10 @@ fn is_at(file: &fs::File, path: &Path) -> bool {
 /// Gives a run its name. Another run may have taken it since it was looked at: unless it may be overwritten, it stays.
 fn move_to(fresh: &Path, target: &Path, overwrite: bool) -> Result<(), RunError> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
-    use rustix::io::Errno;
     if !overwrite {
         match renameat_with(CWD, fresh, CWD, target, RenameFlags::NOREPLACE) {
             Ok(()) => return Ok(()),
-            Err(Errno::EXIST) => return check_target(target, false),
-            // Not all file systems know it.
+            // It is there, or the file system does not know this way.
             Err(_) => check_target(target, false)?,
         }
     }

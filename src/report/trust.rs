@@ -62,9 +62,12 @@ pub(super) fn lines(summary: &Summary, rules: &Rules) -> Vec<Line> {
 
 /// What it comes to: whether anything failed, whether scores were held against labels, and whether there is enough.
 pub(super) fn verdict(summary: &Summary, lines: &[Line]) -> String {
-    let mut told = match lines.iter().any(|line| line.kind == "bad") {
-        true => "Not whole: something failed.".to_owned(),
-        false => "What was read is scored.".to_owned(),
+    let failed = lines.iter().any(|line| line.kind == "bad");
+    let waiting = conversations_waiting(summary) + summary.pending_signals;
+    let mut told = match (failed, waiting) {
+        (true, _) => "Not whole: something failed.".to_owned(),
+        (false, 1..) => "Not whole: scores wait for a judge.".to_owned(),
+        (false, 0) => "What was read is scored.".to_owned(),
     };
     let learnt = summary.attention.as_ref().map(|order| order.model.as_str());
     let learnt = learnt.filter(|model| *model != UNSUPERVISED);
@@ -75,8 +78,8 @@ pub(super) fn verdict(summary: &Summary, lines: &[Line]) -> String {
         ));
     } else if summary.metrics.iter().any(|metric| metric.count > 0) || summary.attention.is_some() {
         told.push_str(
-            " Whether its scores tell good sessions from bad ones is not known: nobody has held them \
-             against labels, which nightmill validate does.",
+            " Whether its scores tell good sessions from bad ones is not known here: nightmill \
+             validate holds them against labels.",
         );
     }
     if (1..FEW_SESSIONS).contains(&summary.sessions) {
@@ -302,11 +305,13 @@ mod tests {
         };
         let told = of(&summary);
         assert!(told.starts_with("What was read is scored."), "{told}");
-        assert!(told.contains("is not known"), "{told}");
+        assert!(told.contains("is not known here"), "{told}");
         assert!(
             told.contains("An order of 2 sessions says little"),
             "{told}"
         );
+        summary.pending_signals = 1;
+        assert!(of(&summary).starts_with("Not whole: scores wait"));
         summary.sessions = FEW_SESSIONS;
         summary.quarantined = 1;
         if let Some(order) = &mut summary.attention {

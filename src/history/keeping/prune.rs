@@ -114,12 +114,13 @@ struct Chosen {
 /// would hide those of later nights.
 fn retry_that_stays(nights: &[Night], goes: &[bool], at: usize) -> Option<usize> {
     let run = &nights[at].run;
+    let mark = RunMark::of(run);
     let is_retry = |other: &usize| {
         let other = *other;
         // A run that took over rows names those that it has them of, too.
         let took_over = nights[other].carries.contains(&run.name);
         let mut retried = nights[other].run.retried.iter();
-        !goes[other] && !took_over && retried.any(|old| old.is(&RunMark::of(run)))
+        !goes[other] && !took_over && retried.any(|old| old.is(&mark))
     };
     (0..nights.len()).find(is_retry)
 }
