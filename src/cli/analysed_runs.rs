@@ -8,7 +8,7 @@ use super::runs_flags::Looked;
 use super::{AnyError, listing};
 use crate::history::figures::{ScoreFilter, ScoreRecord, Target};
 use crate::history::{
-    LeftOut, ScoreQuery, StoredRun, TimeOf, any_goes_on, find_runs, leave_out_retried,
+    LeftOut, ScoreQuery, StoredRun, TimeOf, any_goes_on, find_runs, gaps, leave_out_retried,
     read_latest_scores, read_run, read_scores,
 };
 use crate::report::plain;
@@ -59,8 +59,18 @@ impl Looked {
             // Nothing can be done about a closed standard error.
             let _ = writeln!(std::io::stderr(), "left out: {names}");
         }
+        tell_gaps(&runs)?;
         Ok(AnalysedRuns { runs, left_out })
     }
+}
+
+/// Says on standard error what is missing between runs that are read together.
+pub(super) fn tell_gaps(runs: &[StoredRun]) -> Result<(), AnyError> {
+    for gap in gaps(runs)? {
+        // Nothing can be done about a closed standard error.
+        let _ = writeln!(std::io::stderr(), "{}", plain(&gap));
+    }
+    Ok(())
 }
 
 impl AnalysedRuns {

@@ -130,6 +130,15 @@ fn text(changes: &Changes) -> String {
     }
     text.push('\n');
     text.push_str(&sessions(&changes.sessions));
+    if changes.untold_sessions > 0 {
+        let (gone, verb) = match changes.untold_sessions {
+            1 => ("1 session".to_owned(), "goes"),
+            more => (format!("{more} sessions"), "go"),
+        };
+        text.push_str(&format!(
+            "{gone} more {verb} on from nights whose scores are not there any more: what became of them is not told\n"
+        ));
+    }
     text
 }
 

@@ -13,6 +13,7 @@ use datafusion::execution::context::SQLOptions;
 use datafusion::prelude::DataFrame;
 use futures::StreamExt;
 
+use super::analysed_runs::tell_gaps;
 use super::foreign_tables::ForeignTables;
 use super::setting_flags::{Offer, SettingFlags};
 use super::{AnyError, Outcome, idle_flags, listing, outcome};
@@ -115,7 +116,11 @@ pub(super) fn run(args: SqlArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
     }
     let views = match args.runs.as_slice() {
         [] => None,
-        folders => Some(Views::of(stored(folders)?, args.verify)?),
+        folders => {
+            let views = Views::of(stored(folders)?, args.verify)?;
+            tell_gaps(views.runs())?;
+            Some(views)
+        }
     };
     let writer = Writer::of(args.format.as_deref(), args.out.as_deref())?;
     let given = args.settings.given;

@@ -55,6 +55,9 @@ fn told(run: &VerifiedRun, path: &Path) -> String {
         text.push_str("; the manifest has no check of its own (an earlier version wrote it)");
     }
     text.push('\n');
+    if let Some(missing) = &run.missing {
+        text.push_str(&format!("  it continues {}\n", plain(missing)));
+    }
     for faulty in &run.faults {
         text.push_str(&format!(
             "  {:<8} {}\n",

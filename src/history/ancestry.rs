@@ -20,8 +20,8 @@ pub(crate) struct Ancestry {
 }
 
 impl Ancestry {
-    /// Of runs, and what each says that it goes on from.
-    pub fn of(runs: &[StoredRun], said: &[Option<Continues>]) -> Self {
+    /// Of runs, and what each says that it goes on from, and which night it is.
+    pub fn of(runs: &[StoredRun], said: &[Option<Continues>], nights: &[Option<u64>]) -> Self {
         let find = |later: &StoredRun, said: &Option<Continues>| {
             let said = said.as_ref()?;
             let mut found = runs.iter().enumerate();
@@ -39,8 +39,7 @@ impl Ancestry {
             nights: Vec::new(),
         };
         let nights = (0..runs.len()).map(|run| {
-            let told = said.get(run).and_then(Option::as_ref);
-            let told = told.and_then(|said| said.night);
+            let told = nights.get(run).copied().flatten();
             told.unwrap_or_else(|| ancestry.earlier(run).len() as u64 + 1)
         });
         ancestry.nights = nights.collect();
@@ -125,6 +124,34 @@ pub(crate) fn nights_before(
     Ok((found, None))
 }
 
+/// What is missing between runs that are read together, in lines: a run goes on from one that is not among them, and an
+/// older run is, whose rows may have been replaced by the one that is missing.
+///
+/// # Errors
+/// [`HistoryError`] if a manifest can't be read.
+pub fn gaps(runs: &[StoredRun]) -> Result<Vec<String>, HistoryError> {
+    let mut gaps = Vec::new();
+    for run in runs {
+        let Some(said) = Continues::read(&run.path)? else {
+            continue;
+        };
+        let there = runs.iter().any(|other| said.means(other, &run.path));
+        let older = runs.iter().any(|other| other.created_at < run.created_at);
+        if there || !older {
+            continue;
+        }
+        let missing = match said.find(&run.path)? {
+            Some(found) => format!("`{}`, which is not among these runs", found.name),
+            None => said.missing(&run.path),
+        };
+        gaps.push(format!(
+            "`{}` continues {missing}: rows of earlier nights that were replaced there may count again",
+            run.name
+        ));
+    }
+    Ok(gaps)
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -147,14 +174,14 @@ mod tests {
         let three = run("three", 3, Some("c"), None);
         let other = run("other", 3, Some("d"), None);
         let runs = [three.clone(), one.clone(), two.clone(), other];
-        let chain = Ancestry::of(&runs, &[said(&two), None, said(&one), None]);
+        let chain = Ancestry::of(&runs, &[said(&two), None, said(&one), None], &[]);
         assert_eq!(chain.earlier(0), [2, 1]);
         assert_eq!([0, 1, 2, 3].map(|run| chain.night(run)), [3, 1, 2, 1]);
         assert!(!chain.is_one_line());
-        let alone = Ancestry::of(&runs[..3], &[said(&two), None, said(&one)]);
+        let alone = Ancestry::of(&runs[..3], &[said(&two), None, said(&one)], &[]);
         assert!(alone.is_one_line());
         // Two nights that both go on from one.
-        let fork = Ancestry::of(&runs[..3], &[said(&one), None, said(&one)]);
+        let fork = Ancestry::of(&runs[..3], &[said(&one), None, said(&one)], &[]);
         assert!(!fork.is_one_line());
     }
 
@@ -166,8 +193,15 @@ mod tests {
             ..run("again", 2, Some("z"), None)
         };
         let two = run("two", 3, Some("b"), None);
-        let chain = Ancestry::of(&[again, two], &[None, said(&one)]);
+        let chain = Ancestry::of(&[again, two], &[None, said(&one)], &[]);
         assert_eq!(chain.before(1), Some(0));
+        // A night that took over the rows of those before it goes on from none, and says which it is.
+        let runs = [
+            run("one", 1, Some("a"), None),
+            run("two", 3, Some("b"), None),
+        ];
+        let carrier = Ancestry::of(&runs, &[None, said(&runs[0])], &[Some(5), Some(6)]);
+        assert_eq!([carrier.night(0), carrier.night(1)], [5, 6]);
     }
 
     #[test]
@@ -175,7 +209,7 @@ mod tests {
         let one = run("one", 1, Some("a"), None);
         let replaced = run("one", 1, Some("z"), None);
         let two = run("two", 3, Some("b"), None);
-        let chain = Ancestry::of(&[replaced, two], &[None, said(&one)]);
+        let chain = Ancestry::of(&[replaced, two], &[None, said(&one)], &[]);
         assert_eq!((chain.before(1), chain.night(1)), (None, 1));
     }
 
@@ -184,7 +218,7 @@ mod tests {
         let one = run("one", 1, Some("a"), None);
         let two = run("two", 2, Some("b"), None);
         let runs = [one.clone(), two.clone()];
-        let chain = Ancestry::of(&runs, &[said(&two), said(&one)]);
+        let chain = Ancestry::of(&runs, &[said(&two), said(&one)], &[]);
         assert_eq!(chain.earlier(0), [1]);
     }
 }

@@ -25,6 +25,7 @@ pub(crate) mod stored_table;
 mod verify;
 pub(crate) mod views;
 
+pub use ancestry::gaps;
 pub(crate) use chain::{CARRIED, ChainRun, chain, continued_beside, continued_by, latest, made_in};
 pub use changes::{ChangeQuery, Changes, read_changes};
 pub use comparison_tables::{comparison_folder, write_comparison};

@@ -8,6 +8,7 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
+use crate::history::continues::Continues;
 use crate::history::stored_run::HistoryError;
 use crate::output::directory::MANIFEST;
 use crate::output::manifest::{Sealed, hash_of, sealed};
@@ -57,6 +58,9 @@ pub struct VerifiedRun {
     pub manifest_checked: bool,
     /// All others.
     pub faults: Vec<FaultyFile>,
+    /// The run that it continues, in words, if that is not there any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -88,6 +92,7 @@ pub fn verify_run(folder: &Path) -> Result<VerifiedRun, HistoryError> {
         bytes: 0,
         manifest_checked: false,
         faults: Vec::new(),
+        missing: None,
     };
     let fault = |file: &str, fault| FaultyFile {
         file: file.to_owned(),
@@ -117,6 +122,13 @@ pub fn verify_run(folder: &Path) -> Result<VerifiedRun, HistoryError> {
             }
             Compared::Missing => verified.faults.push(fault(name, FileFault::Missing)),
             Compared::Changed(_) => verified.faults.push(fault(name, FileFault::Changed)),
+        }
+    }
+    if let (true, Ok(Some(said))) = (verified.manifest_checked, Continues::read(folder)) {
+        // Where it was made in a bucket, others are looked for there, and not here.
+        let remote = said.path.as_ref().is_some_and(|path| path.contains("://"));
+        if !remote && matches!(said.find(folder), Ok(None)) {
+            verified.missing = Some(said.missing(folder));
         }
     }
     for entry in walkdir::WalkDir::new(folder).sort_by_file_name() {

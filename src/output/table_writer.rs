@@ -23,6 +23,8 @@ pub(crate) fn properties() -> WriterProperties {
     WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_max_row_group_row_count(Some(ROWS_PER_GROUP))
+        // Each is another one: a dictionary would hold them all.
+        .set_column_dictionary_enabled("trace_hash".into(), false)
         .set_created_by(concat!("nightmill ", env!("CARGO_PKG_VERSION")).to_owned())
         .build()
 }

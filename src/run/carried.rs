@@ -2,17 +2,23 @@
 //! files that they are in.
 //!
 //! The table has the rows of `traces`, in its order and with its ids. A place is a number of the list, times 2^40, plus a row of that file.
+//! `trace_hash` and `session_hash` are the quick hashes of the ids (`id_hash.rs`), by which a night passes over rows that it
+//! does not touch; `night` is the night in which the trace was new.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, ListBuilder, RecordBatch, UInt64Builder};
+use arrow::array::{
+    ArrayRef, AsArray, ListBuilder, RecordBatch, StringArray, UInt64Array, UInt64Builder,
+};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt64Type};
 use arrow::error::ArrowError;
 use serde::{Deserialize, Serialize};
 
+use super::id_hash::id_hash;
 use super::night::Night;
 use super::trace_rows::column;
 use crate::history::CARRIED;
@@ -24,6 +30,13 @@ use crate::trace::{RowAt, SourceFile, SourceFormat, TraceSource};
 
 /// The list of files, inside the folder of the table.
 const FILES: &str = "files.json";
+
+/// The night in which a trace was new.
+pub(super) const NIGHT: &str = "night";
+/// The hash of a trace's canonical id.
+pub(super) const TRACE_HASH: &str = "trace_hash";
+/// The hash of the name of its session; null where it has none.
+pub(super) const SESSION_HASH: &str = "session_hash";
 
 /// Bytes at either end of a file that are kept as a hash.
 const END: u64 = 64 << 10;
@@ -135,7 +148,28 @@ pub(super) fn schema() -> SchemaRef {
         text("session_id", true),
         text("project_id", true),
         Field::new("rows", DataType::List(Arc::new(place)), false),
+        Field::new(NIGHT, DataType::UInt64, false),
+        Field::new(TRACE_HASH, DataType::UInt64, false),
+        Field::new(SESSION_HASH, DataType::UInt64, true),
     ]))
+}
+
+/// When the traces of a run were new.
+#[derive(Clone, Debug)]
+pub(super) struct FirstNights {
+    /// The night that the run is.
+    pub own: u64,
+    /// Traces of earlier nights, by canonical id.
+    pub earlier: Arc<HashMap<String, u64>>,
+}
+
+impl Default for FirstNights {
+    fn default() -> Self {
+        Self {
+            own: 1,
+            earlier: Arc::default(),
+        }
+    }
 }
 
 /// The table's rows for a batch of the plan. `standing_in` is the number of a file whose rows only stand for what can't be
@@ -143,6 +177,7 @@ pub(super) fn schema() -> SchemaRef {
 pub(super) fn rows_of(
     batch: &RecordBatch,
     standing_in: Option<usize>,
+    nights: &FirstNights,
 ) -> Result<RecordBatch, ArrowError> {
     let item = Arc::new(Field::new("item", DataType::UInt64, false));
     let mut lists = ListBuilder::new(UInt64Builder::new()).with_field(item);
@@ -163,11 +198,23 @@ pub(super) fn rows_of(
         }
         lists.append(true);
     }
+    let text = |name| -> Result<&StringArray, ArrowError> {
+        let texts = column(batch, name)?.as_string_opt::<i32>();
+        texts.ok_or_else(|| ArrowError::SchemaError(format!("column `{name}` holds no texts")))
+    };
+    let (ids, sessions) = (text("trace_id")?, text("session_id")?);
+    let night = |id: &str| nights.earlier.get(id).copied().unwrap_or(nights.own);
+    let of_ids =
+        |of: &dyn Fn(&str) -> u64| -> UInt64Array { ids.iter().flatten().map(of).collect() };
+    let session_hashes: UInt64Array = sessions.iter().map(|id| id.map(id_hash)).collect();
     let columns: Vec<ArrayRef> = vec![
         Arc::clone(column(batch, "shown_id")?),
         Arc::clone(column(batch, "session_id")?),
         Arc::clone(column(batch, "project_id")?),
         Arc::new(lists.finish()),
+        Arc::new(of_ids(&night)),
+        Arc::new(of_ids(&id_hash)),
+        Arc::new(session_hashes),
     ];
     RecordBatch::try_new(schema(), columns)
 }

@@ -8,6 +8,7 @@ mod carried;
 mod embed;
 mod engine;
 mod forgotten;
+mod id_hash;
 mod import;
 mod imported_signals;
 mod inputs;

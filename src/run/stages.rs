@@ -397,6 +397,7 @@ impl Passes<'_> {
             given: given_ids,
             standing_in: standing_in.and_then(|file| read.files().position(|other| other == file)),
             kept: night.map(|night| night.kept.clone()).unwrap_or_default(),
+            nights: night.map(Night::first_nights).unwrap_or_default(),
             so_far: night.map(Night::so_far),
             files: names.collect(),
             sessions: self.sessions(given, judgements.as_ref()),

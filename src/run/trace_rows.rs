@@ -90,7 +90,8 @@ impl<'j> TraceRows<'j> {
             traces,
             scores,
             places: places.map_err(failed)?,
-            carried: carried::rows_of(batch, self.job.standing_in).map_err(failed)?,
+            carried: carried::rows_of(batch, self.job.standing_in, &self.job.nights)
+                .map_err(failed)?,
         })
     }
 

@@ -1,15 +1,17 @@
 //! Run directories written by hand, so that a test knows every number in them.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray,
-    TimestampMicrosecondArray, UInt32Array,
+    ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray,
+    TimestampMicrosecondArray, UInt32Array, UInt64Array,
 };
+use arrow::datatypes::UInt64Type;
 use serde_json::{Value, json};
 
-use crate::support::write_parquet;
+use crate::support::{read_parquet, write_parquet};
 
 /// A session of a run.
 #[derive(Clone, Debug)]
@@ -87,6 +89,25 @@ fn table(run: &Path, name: &str, columns: Vec<(&str, ArrayRef)>) {
     write_parquet(&folder.join("part-00000.parquet"), &[batch], 1000);
 }
 
+/// When the traces of a run and of those before it were new.
+fn first_nights(folder: &Path, run: &str) -> HashMap<String, u64> {
+    let run = folder.join(run);
+    let Ok(told) = std::fs::read(run.join("manifest.json")) else {
+        return HashMap::new();
+    };
+    let told: Value = serde_json::from_slice(&told).unwrap();
+    let before = told["continues"]["run"].as_str();
+    let mut nights = before.map_or_else(HashMap::new, |before| first_nights(folder, before));
+    let carried = read_parquet(&run.join("carried"));
+    let ids = carried["trace_id"].as_string::<i32>().iter();
+    let own = carried["night"].as_primitive::<UInt64Type>().iter();
+    for (id, night) in ids.zip(own) {
+        let first = nights.entry(id.unwrap().to_owned());
+        first.or_insert(night.unwrap());
+    }
+    nights
+}
+
 impl HandMade {
     pub fn new(name: &str, hour: i64) -> Self {
         Self {
@@ -123,6 +144,20 @@ impl HandMade {
         write("manifest.json", &manifest);
         write("summary.json", &summary);
         self.write_tables(&run, &traces, model);
+        let before = self.continues.as_deref();
+        let known = before.map_or_else(HashMap::new, |before| first_nights(folder, before));
+        let night = |row: &(_, &str, _, _)| Some(known.get(row.1).copied().unwrap_or(self.night));
+        let nights: UInt64Array = traces.iter().map(night).collect();
+        table(
+            &run,
+            "carried",
+            vec![
+                ("trace_id", text(traces.iter().map(|row| Some(row.1)))),
+                ("session_id", text(traces.iter().map(|row| row.0))),
+                ("project_id", text(traces.iter().map(|_| None))),
+                ("night", Arc::new(nights)),
+            ],
+        );
         run
     }
 

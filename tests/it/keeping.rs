@@ -340,6 +340,88 @@ fn what_later_nights_need_is_carried_into_the_oldest_that_stays() {
 }
 
 #[test]
+fn what_is_new_in_a_night_is_so_after_earlier_nights_went() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = three_nights(folder.path());
+    let input = folder.path().join("night-4.jsonl");
+    let rows: [Row<'_>; 4] = [
+        ("t10", Some("a"), 10, "u", "once more", "in the north"),
+        ("t11", Some("b"), 11, "u", "is it big", "very"),
+        ("t12", Some("e"), 12, "u", "and you", "me too"),
+        ("t13", Some("e"), 13, "u", "well", "yes"),
+    ];
+    write_rows(&input, &rows);
+    score_all(&[input], &runs.join("n4"), Some(&runs.join("n3")));
+    let changes = || -> Value {
+        let told = passed(
+            program()
+                .args(["runs", "changes", "--format", "json"])
+                .arg(runs.join("n4")),
+        );
+        serde_json::from_str(&told).unwrap()
+    };
+    let volume = |changes: &Value| -> Vec<(Value, Value)> {
+        let of = changes["volume"].as_array().unwrap().iter();
+        of.map(|of| (of["now"].clone(), of["before"].clone()))
+            .collect()
+    };
+    let before = changes();
+    let expected = [(json!(4), json!([3, 2])), (json!(1), json!([1, 1]))];
+    assert_eq!(volume(&before), expected);
+    assert_eq!(before["untold_sessions"], json!(0));
+    passed(&mut prune(&runs));
+    assert_eq!(entries_but_records(&runs), ["n3", "n4"]);
+    let after = changes();
+    let expected = [(json!(4), json!([3])), (json!(1), json!([1]))];
+    assert_eq!(volume(&after), expected);
+    let counts = |changes: &Value| -> Vec<Value> {
+        let of = changes["metrics"].as_array().unwrap().iter();
+        of.map(|of| json!([of["metric"], of["target"], of["now"]]))
+            .collect()
+    };
+    assert_eq!(counts(&after), counts(&before));
+    // What `a` was went with the second night.
+    assert_eq!(after["untold_sessions"], json!(1));
+    let states = |changes: &Value| changes["sessions"][0]["rows"].to_string();
+    assert!(
+        !states(&after).contains(r#""session_id":"a""#),
+        "{}",
+        states(&after)
+    );
+    let text = passed(program().args(["runs", "changes"]).arg(runs.join("n4")));
+    assert!(text.contains("1 session more goes on from"), "{text}");
+}
+
+#[test]
+fn a_run_that_is_gone_from_a_chain_is_named_wherever_runs_are_read_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = three_nights(folder.path());
+    let query = "SELECT count(*) AS n FROM scores_latest";
+    let ended = |args: &[&str]| {
+        let output = program().args(args).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (text(output.stdout), text(output.stderr))
+    };
+    let dir = runs.display().to_string();
+    let ask = || {
+        [
+            ended(&["sql", query, "--runs", &dir]).1,
+            ended(&["runs", "summary", &dir]).1,
+            ended(&["runs", "verify", &dir]).0,
+        ]
+    };
+    assert!(ask().iter().all(|told| !told.contains("continues")));
+    std::fs::remove_dir_all(runs.join("n2")).unwrap();
+    for told in ask() {
+        assert!(told.contains("continues the run `n2`"), "{told}");
+    }
+    // One run alone has no earlier rows that could count again.
+    let last = runs.join("n3").display().to_string();
+    assert_eq!(ended(&["sql", query, "--runs", &last]).1, "");
+}
+
+#[test]
 fn a_night_goes_on_from_what_was_carried() {
     let folder = tempfile::tempdir().unwrap();
     let runs = three_nights(folder.path());

@@ -51,6 +51,9 @@ pub struct Changes {
     /// The same with what is known of it, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_told: Option<String>,
+    /// Sessions that go on from nights whose scores of them are not there any more, as after `runs prune`: what became of
+    /// them can't be told.
+    pub untold_sessions: u64,
     /// Traces and sessions that the night brought.
     pub volume: Vec<VolumeChange>,
     /// Rows that could not be read, and traces with an empty side, as shares.

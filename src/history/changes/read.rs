@@ -7,12 +7,12 @@ use super::{
     CONFIDENCE, Changes, LEAST_CHANGE, MOST_NIGHTS, MetricChange, SHOWN_SESSIONS, Seen,
     VolumeChange, Words,
 };
-use crate::history::StoredRun;
 use crate::history::ancestry::{Missing, nights_before};
 use crate::history::chance::{STEPS, Sums};
 use crate::history::stored_run::HistoryError;
 use crate::history::stored_table::{whole_number, whole_numbers};
 use crate::history::views::{Asked, QueryLimits, Views, each_batch};
+use crate::history::{CARRIED, StoredRun};
 
 /// What is asked.
 #[derive(Clone, Copy, Debug)]
@@ -118,7 +118,7 @@ impl<'a> Reading<'a> {
             ));
         }
         let views = views.opening(&opened);
-        let needed = ["scores", "traces", "sessions", "_taken"];
+        let needed = ["scores", "traces", "sessions", CARRIED];
         let asked = Asked::within(&views, &needed, query.limits)?;
         let mut reading = Self {
             query,
@@ -130,9 +130,46 @@ impl<'a> Reading<'a> {
             missing,
             holders: HashMap::new(),
         };
+        reading.check_nights()?;
         reading.find_holders()?;
         reading.make_views()?;
         Ok(reading)
+    }
+
+    /// A night says of each trace when it was new. One of an earlier version does not.
+    fn check_nights(&self) -> Result<(), HistoryError> {
+        let nights = list(self.now.iter().chain(&self.before));
+        let query = format!(
+            "SELECT DISTINCT run_no FROM _united_{CARRIED} WHERE night IS NULL AND run_no IN ({nights}) ORDER BY run_no"
+        );
+        let mut silent = None;
+        each_batch(&self.asked.rows(&query)?, |batch| {
+            silent = silent.or(whole_number(&whole_numbers(batch, "run_no")?, 0));
+            Ok(())
+        })?;
+        let silent = silent.and_then(|run| self.views.runs().get(usize::try_from(run).ok()?));
+        match silent {
+            None => Ok(()),
+            Some(run) => Err(HistoryError::Refused(format!(
+                "the table `{CARRIED}` of `{}` does not say in which night its traces were new: an earlier version made it; what \
+                 changed can be told of runs that are scored anew",
+                run.path.display()
+            ))),
+        }
+    }
+
+    /// Rows of traces that were new in the run's own night: a condition on the table of places.
+    fn are_new(&self, nights: &[usize]) -> String {
+        let of = |run: &usize| format!("(run_no = {run} AND night = {})", self.night(*run));
+        let conditions: Vec<String> = nights.iter().map(of).collect();
+        match conditions.is_empty() {
+            true => "FALSE".to_owned(),
+            false => conditions.join(" OR "),
+        }
+    }
+
+    fn night(&self, run: usize) -> u64 {
+        self.views.ancestry().night(run)
     }
 
     fn find_holders(&mut self) -> Result<(), HistoryError> {
@@ -183,15 +220,24 @@ impl<'a> Reading<'a> {
         };
         self.asked.view("_now_scores", &state(&now))?;
         self.asked.view("_before_scores", &state(&before))?;
-        let held = self.held_by(self.now.iter(), &self.now);
+        // What these nights scored again of nights before them, whether those are still there or not.
+        let first = self.now.iter().map(|run| self.night(*run)).min();
+        let again = match self.chained {
+            true => format!(
+                "run_no IN ({now}) AND night < {}",
+                first.unwrap_or_default()
+            ),
+            false => "FALSE".to_owned(),
+        };
+        self.asked.view(
+            "_again",
+            &format!("SELECT trace_id, _unit FROM _united_{CARRIED} WHERE {again}"),
+        )?;
         self.asked.view(
             "_old_traces",
-            &format!(
-                "SELECT DISTINCT _canonical(t.trace_id) AS id FROM _united_traces t LEFT SEMI JOIN \
-                 (SELECT earlier AS run_no, _unit FROM _taken WHERE later IN ({now})) d \
-                 ON t.run_no = d.run_no AND t._unit = d._unit WHERE t.run_no IN ({held})"
-            ),
+            "SELECT DISTINCT _canonical(trace_id) AS id FROM _again",
         )?;
+        let held = self.held_by(self.now.iter(), &self.now);
         const COLUMNS: &str = "run_no, target_type, target_id, metric, _unit, environment, status, passed, model, precision, \
              text_mode, CAST(round(score * 10000) AS BIGINT) AS steps";
         self.asked.view(
@@ -211,7 +257,11 @@ impl<'a> Reading<'a> {
             ),
             false => "SELECT * FROM _before_scores WHERE target_type = 'session'".to_owned(),
         };
-        self.asked.view("_prior_scores", &prior)
+        self.asked.view("_prior_scores", &prior)?;
+        self.asked.view(
+            "_untold",
+            "SELECT DISTINCT a._unit FROM _again a LEFT ANTI JOIN _prior_scores p ON a._unit = p._unit",
+        )
     }
 
     fn changes(&self) -> Result<Changes, HistoryError> {
@@ -251,6 +301,7 @@ impl<'a> Reading<'a> {
             missing: self.missing.as_ref().map(|missing| missing.run.clone()),
             missing_told: self.missing.as_ref().map(|missing| missing.told.clone()),
             volume: self.volume()?,
+            untold_sessions: self.untold_sessions()?,
             faults,
             slices: self.slices(&words, &mixed)?,
             sessions: self.sessions()?,
@@ -280,50 +331,41 @@ impl<'a> Reading<'a> {
 
     /// What the night brought: traces and sessions that no night before had.
     fn volume(&self) -> Result<Vec<VolumeChange>, HistoryError> {
-        let nights: Vec<usize> = self
-            .now
-            .iter()
-            .take(1)
-            .chain(&self.before)
-            .copied()
-            .collect();
-        let of_nights = list(nights.iter());
-        let held = self.held_by(nights.iter(), &[]);
-        let mut carried: HashMap<usize, u64> = HashMap::new();
-        let mut fresh: HashMap<usize, u64> = HashMap::new();
-        let count = |query: &str, into: &mut HashMap<usize, u64>| {
-            each_batch(&self.asked.rows(query)?, |batch| {
-                let (runs, counts) = (whole_numbers(batch, "run")?, whole_numbers(batch, "n")?);
-                for row in 0..batch.num_rows() {
-                    let run = whole_number(&runs, row).and_then(|run| usize::try_from(run).ok());
-                    let count = whole_number(&counts, row).unwrap_or_default();
-                    *into.entry(run.unwrap_or_default()).or_default() += count.unsigned_abs();
-                }
-                Ok(())
-            })
-        };
-        let taken = format!(
-            "SELECT t.later AS run, sum(s.traces) AS n FROM _taken t JOIN (SELECT * FROM _united_sessions WHERE run_no IN ({held})) s \
-             ON s.run_no = t.earlier AND s._unit = t._unit WHERE t.later IN ({of_nights}) GROUP BY t.later \
-             UNION ALL SELECT later AS run, count(*) AS n FROM _taken WHERE lone AND later IN ({of_nights}) GROUP BY later"
-        );
-        count(&taken, &mut carried)?;
-        let new = format!(
-            "SELECT run_no AS run, count(*) AS n FROM _united_sessions WHERE revision = 1 AND run_no IN ({of_nights}) GROUP BY run_no"
-        );
-        count(&new, &mut fresh)?;
-        let runs = self.views.runs();
-        let traces = |night: &usize| {
-            let all = runs.get(*night).map_or(0, |run| run.traces);
-            all.saturating_sub(carried.get(night).copied().unwrap_or_default())
-        };
-        let sessions = |night: &usize| fresh.get(night).copied().unwrap_or_default();
         // The first night of a chain brings all that there was before.
-        let nights = self.before.iter();
-        let usual: Vec<usize> = nights
-            .copied()
-            .filter(|night| self.chained && self.views.ancestry().night(*night) > 1)
+        let usual = self.before.iter().copied();
+        let usual: Vec<usize> = usual
+            .filter(|run| self.chained && self.night(*run) > 1)
             .collect();
+        let nights: Vec<usize> = self.now.iter().take(1).chain(&usual).copied().collect();
+        let runs = self.views.runs();
+        let is_night = |run: &usize| {
+            let run = runs.get(*run);
+            run.is_some_and(|run| run.path.join(CARRIED).is_dir())
+        };
+        let (nights, others): (Vec<usize>, Vec<usize>) = nights.into_iter().partition(is_night);
+        let new = self.are_new(&nights);
+        let traces = self.counts(&format!(
+            "SELECT run_no AS run, count(*) AS n FROM _united_{CARRIED} WHERE {new} GROUP BY run_no"
+        ))?;
+        let firsts = |runs: &[usize]| {
+            format!(
+                "SELECT run_no, _unit FROM _united_sessions WHERE revision = 1 AND run_no IN ({})",
+                list(runs.iter())
+            )
+        };
+        // A night that took over rows of others has their sessions, too.
+        let sessions = self.counts(&format!(
+            "SELECT s.run_no AS run, count(*) AS n FROM ({}) s LEFT SEMI JOIN \
+             (SELECT run_no, _unit FROM _united_{CARRIED} WHERE {new}) c ON s.run_no = c.run_no AND s._unit = c._unit GROUP BY s.run_no \
+             UNION ALL SELECT run_no AS run, count(*) AS n FROM ({}) GROUP BY run_no",
+            firsts(&nights),
+            firsts(&others)
+        ))?;
+        let traces = |run: &usize| match others.contains(run) {
+            true => runs.get(*run).map_or(0, |run| run.traces),
+            false => traces.get(run).copied().unwrap_or_default(),
+        };
+        let sessions = |run: &usize| sessions.get(run).copied().unwrap_or_default();
         Ok(vec![
             VolumeChange::of(
                 "traces",
@@ -338,6 +380,30 @@ impl<'a> Reading<'a> {
                 CONFIDENCE,
             ),
         ])
+    }
+
+    /// The column `n` of a query by its column `run`.
+    fn counts(&self, query: &str) -> Result<HashMap<usize, u64>, HistoryError> {
+        let mut counts: HashMap<usize, u64> = HashMap::new();
+        each_batch(&self.asked.rows(query)?, |batch| {
+            let (runs, found) = (whole_numbers(batch, "run")?, whole_numbers(batch, "n")?);
+            for row in 0..batch.num_rows() {
+                let run = whole_number(&runs, row).and_then(|run| usize::try_from(run).ok());
+                let count = whole_number(&found, row).unwrap_or_default();
+                *counts.entry(run.unwrap_or_default()).or_default() += count.unsigned_abs();
+            }
+            Ok(())
+        })?;
+        Ok(counts)
+    }
+
+    /// Sessions that go on from nights whose scores of them are not there any more.
+    fn untold_sessions(&self) -> Result<u64, HistoryError> {
+        let counts = self.counts(
+            "SELECT 0 AS run, count(DISTINCT n._unit) AS n FROM _now_scores n LEFT SEMI JOIN _untold u ON n._unit = u._unit \
+             WHERE n.target_type = 'session' AND n.status = 'SUCCESS'",
+        )?;
+        Ok(counts.get(&0).copied().unwrap_or_default())
     }
 }
 

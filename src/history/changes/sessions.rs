@@ -80,7 +80,8 @@ impl Reading<'_> {
                   WHEN NOT n.passed THEN 'newly_bad' \
                   WHEN n.passed AND NOT p.passed THEN 'recovered' \
                   WHEN n.score < p.score THEN 'worse' WHEN n.score > p.score THEN 'better' END AS state \
-             FROM _now_scores n LEFT JOIN _prior_scores p ON n._unit = p._unit AND n.metric = p.metric \
+             FROM (SELECT s.* FROM _now_scores s LEFT ANTI JOIN _untold u ON s._unit = u._unit) n \
+             LEFT JOIN _prior_scores p ON n._unit = p._unit AND n.metric = p.metric \
              WHERE n.target_type = 'session' AND n.status = 'SUCCESS'",
         )?;
         let rows = self.asked.rows(&format!(

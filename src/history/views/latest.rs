@@ -11,6 +11,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::cast::as_string_view_array;
 use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
 
+use crate::history::CARRIED;
 use crate::trace::canonical_trace_id;
 
 /// What an id without project is joined by, and the end of a project's name: no id holds it.
@@ -101,6 +102,11 @@ impl Statements {
                 false => format!("SELECT * FROM _united_{table}"),
             };
             view(&format!("_alive_{table}"), alive);
+        }
+        if has(CARRIED) {
+            let unit = unit("session_id", "trace_id");
+            let body = format!("SELECT *, {unit} AS _unit FROM _{CARRIED}");
+            view(&format!("_united_{CARRIED}"), body);
         }
         if needs("sessions_latest") {
             view(

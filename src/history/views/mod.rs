@@ -25,7 +25,7 @@ pub(crate) use told::Told;
 use crate::history::ancestry::Ancestry;
 use crate::history::figures::{ScoreFilter, Target};
 use crate::history::stored_run::HistoryError;
-use crate::history::{LeftOut, StoredRun, leave_out_retried};
+use crate::history::{CARRIED, LeftOut, StoredRun, leave_out_retried};
 
 /// A view, and what it holds.
 pub const VIEWS: [(&str, &str); 8] = [
@@ -83,9 +83,10 @@ impl Views {
             .map(|found| found.map(|(told, run, left)| (run, told, left)))
             .collect::<std::result::Result<Vec<_>, HistoryError>>()?;
         let said: Vec<_> = told.iter().map(|told| told.goes_on.clone()).collect();
+        let nights: Vec<_> = told.iter().map(|told| told.night).collect();
         Ok(Self {
             labels: labels(&runs),
-            ancestry: Ancestry::of(&runs, &said),
+            ancestry: Ancestry::of(&runs, &said, &nights),
             runs,
             told,
             left_out,
@@ -161,10 +162,11 @@ impl Views {
                 "sessions",
                 needs("sessions") || needs("sessions_latest") || needs("changes"),
             ),
+            (CARRIED, needs(CARRIED)),
         ];
         for (table, needed) in wanted {
             if needed {
-                self.register_files(context, table, true)?;
+                self.register_files(context, table, table != CARRIED)?;
             }
         }
         context.register_udf(latest::canonical());
@@ -292,6 +294,11 @@ fn columns_of(table: &str) -> Vec<(&'static str, DataType)> {
             columns.extend(of_words(&["data_type", "source"]));
             columns.extend(text(&["environment"]));
             columns.extend(of_words(&["model", "precision", "text_mode"]));
+            columns
+        }
+        CARRIED => {
+            let mut columns = text(&["trace_id", "session_id", "project_id"]);
+            columns.push(("night", DataType::UInt64));
             columns
         }
         _ => text(&["session_id", "project_id", "trace_id", "run"]),

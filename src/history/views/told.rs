@@ -18,6 +18,8 @@ use crate::history::{LeftOut, StoredRun, read_told};
 pub(crate) struct Told {
     /// The run that it goes on from.
     pub goes_on: Option<Continues>,
+    /// Which night of its chain it says that it is, from 1; none if it says nothing.
+    pub night: Option<u64>,
     /// The model that embeds, its precision, and what is made of JSON; none where nothing was embedded.
     pub model: [Option<String>; 3],
     /// Rows that it met, those that could not be read among them.
@@ -37,6 +39,7 @@ impl Told {
         let goes_on = Continues::of(&run.path, &manifest)?;
         let model = &manifest["model"];
         let embeds = model.is_object();
+        let night = goes_on.as_ref().and_then(|said| said.night);
         let mode = text(&manifest["rules"]["text_mode"]).filter(|_| embeds);
         let spend = summary["judge"]["spend"].as_array();
         // With calls of an unknown price, the cost is not known.
@@ -44,6 +47,8 @@ impl Told {
         let spend = spend.filter(|spend| spend.iter().all(priced));
         let cost = spend.map(|spend| spend.iter().filter_map(|of| of["cost"].as_f64()).sum());
         Ok(Self {
+            // A run that took over the rows of those before it continues none, and counts on.
+            night: night.or_else(|| manifest["night"].as_u64()),
             goes_on,
             model: [text(&model["name"]), text(&model["precision"]), mode],
             rows: summary["rows_read"].as_u64().unwrap_or_default(),
@@ -79,15 +84,12 @@ pub(super) fn batch(
             retried_by: None,
         })
         .collect();
-    rows.extend(left_out.iter().map(|(run, told, left)| {
-        let goes_on = told.goes_on.as_ref();
-        Row {
-            run,
-            told,
-            label: &run.name,
-            night: goes_on.and_then(|said| said.night).unwrap_or(1),
-            retried_by: Some(&left.retry),
-        }
+    rows.extend(left_out.iter().map(|(run, told, left)| Row {
+        run,
+        told,
+        label: &run.name,
+        night: told.night.unwrap_or(1),
+        retried_by: Some(&left.retry),
     }));
     let text = |of: &dyn Fn(&Row<'_>) -> Option<String>| -> ArrayRef {
         Arc::new(rows.iter().map(of).collect::<StringArray>())

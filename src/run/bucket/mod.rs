@@ -20,6 +20,7 @@ use finished::FinishedBuckets;
 pub(super) use of_run::RunBuckets;
 pub(super) use tables::{BucketPlace, FACTS, PLACES, SessionTables};
 
+use super::carried::FirstNights;
 use super::judging::judgements::Judgements;
 use super::night::SessionsSoFar;
 use super::session_rows::SessionRows;
@@ -43,6 +44,8 @@ pub(super) struct BucketJob {
     pub standing_in: Option<usize>,
     /// Traces that keep the scores of an earlier run, by canonical id, and that run.
     pub kept: BTreeMap<String, String>,
+    /// When its traces were new.
+    pub nights: FirstNights,
     /// The sessions of earlier nights; none of a run that continues no other.
     pub so_far: Option<SessionsSoFar>,
     /// The files that are read, by number.

@@ -1,11 +1,11 @@
 //! Finding the rows of touched sessions in a chain of runs.
 //!
-//! The ids of all traces of the chain are looked at, once, and no more; of the sessions that new rows touch, the places are
-//! kept. A row of a run counts unless a later run says in `replaced` that it took the session over.
+//! Hashes of the ids of all traces of the chain are looked at, once, and no more; of the sessions that new rows touch, the
+//! places are read. A row of a run counts unless a later run says in `replaced` that it took the session over.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use arrow::array::{AsArray, RecordBatch};
+use arrow::array::{Array, AsArray, RecordBatch, UInt64Array};
 use arrow::datatypes::UInt64Type;
 use rayon::prelude::*;
 
@@ -18,6 +18,7 @@ use crate::history::stored_table::{
 };
 use crate::history::{CARRIED, ChainRun};
 use crate::output::RunError;
+use crate::run::carried::{NIGHT, SESSION_HASH, TRACE_HASH};
 use crate::trace::{SessionKey, canonical_trace_id};
 
 /// A trace of an earlier night whose session goes on.
@@ -29,6 +30,8 @@ pub(super) struct EarlierTrace {
     pub row: u64,
     /// Its canonical id.
     pub trace_id: String,
+    /// The night in which it was new.
+    pub night: u64,
     /// Where its rows are: a number of the run's list of files, and a row.
     pub places: Vec<(usize, u64)>,
 }
@@ -43,6 +46,18 @@ pub(super) struct Found {
     pub again: BTreeSet<String>,
     /// All traces of both, in the order of the chain and of its tables.
     pub traces: Vec<EarlierTrace>,
+}
+
+impl Found {
+    /// When its traces were new.
+    pub fn first_nights(&self) -> HashMap<String, u64> {
+        let mut nights: HashMap<String, u64> = HashMap::with_capacity(self.traces.len());
+        for trace in &self.traces {
+            let first = nights.entry(trace.trace_id.clone()).or_insert(trace.night);
+            *first = trace.night.min(*first);
+        }
+        nights
+    }
 }
 
 /// Sessions, and traces without one, that later runs took over from a run.
@@ -106,11 +121,13 @@ pub(super) fn find(chain: &[ChainRun], mut new: NewKeys) -> Result<Found, RunErr
                 }
                 None => found.alone.push((row.shown, run.name.clone())),
             }
+            let (night, places) = places.remove(&row.row).unwrap_or_default();
             found.traces.push(EarlierTrace {
                 run: at,
                 row: row.row,
                 trace_id: row.trace_id,
-                places: places.remove(&row.row).unwrap_or_default(),
+                night,
+                places,
             });
         }
     }
@@ -124,20 +141,22 @@ fn canonical(ids: &Ids<'_>, row: usize) -> String {
     canonical_trace_id(shown).unwrap_or_else(|| shown.to_owned())
 }
 
-/// The places of rows of a run. They are read only of runs that have such rows: most have none.
-fn places(
-    run: &ChainRun,
-    rows: &[Touched],
-) -> Result<HashMap<u64, Vec<(usize, u64)>>, HistoryError> {
+/// When the trace of a row was new, and where its rows are.
+type NightAndPlaces = (u64, Vec<(usize, u64)>);
+
+/// When traces of rows of a run were new, and their places. They are read only of runs that have such rows: most have none.
+fn places(run: &ChainRun, rows: &[Touched]) -> Result<HashMap<u64, NightAndPlaces>, HistoryError> {
     let mut found = HashMap::new();
     if rows.is_empty() {
         return Ok(found);
     }
     let (mut wanted, mut first) = (rows.iter().map(|row| row.row).peekable(), 0);
-    for_each_batch(&run.path, CARRIED, &["rows"], |batch| {
+    for_each_batch(&run.path, CARRIED, &["rows", NIGHT], |batch| {
         let end = first + batch.num_rows() as u64;
+        let nights = numbers(batch, NIGHT)?;
         while let Some(row) = wanted.next_if(|row| *row < end) {
-            found.insert(row, places_in(batch, (row - first) as usize));
+            let at = (row - first) as usize;
+            found.insert(row, (nights.value(at), places_in(batch, at)));
         }
         first = end;
         Ok(())
@@ -170,33 +189,87 @@ fn touched(
 }
 
 fn touched_in(run: &ChainRun, taken: &TakenOver, new: &NewKeys) -> Result<Vec<Touched>, RunError> {
-    const COLUMNS: [&str; 3] = ["trace_id", "session_id", "project_id"];
     if !run.path.join(CARRIED).is_dir() {
-        return Err(RunError::Request(format!(
-            "the run `{}` can't be continued: it has no table `{CARRIED}`; an earlier version made it, or another command \
-             than score: score all files anew",
-            run.path.display()
-        )));
+        return Err(of_earlier_version(run, "it has no table `carried`"));
     }
-    let (mut touched, mut number) = (Vec::new(), 0);
-    for_each_batch(&run.path, CARRIED, &COLUMNS, |batch| {
-        let ids = Ids::of(batch).ok_or("a column of ids is missing")?;
-        // Rows of a session stand together.
-        let mut may_go_on = false;
-        for row in 0..batch.num_rows() {
-            if row == 0 || !ids.of_one_session(row - 1, row) {
-                let name = ids.session_of(row);
-                may_go_on = name.is_some_and(|name| new.may_have_session(name));
-            }
-            let may_be_again = new.may_have_trace(ids.trace_id.value(row));
-            if may_go_on || may_be_again {
+    let mut wanted = candidates(run, new)?.into_iter().peekable();
+    let mut touched = Vec::new();
+    if wanted.peek().is_none() {
+        return Ok(touched);
+    }
+    let mut first = 0;
+    for_each_batch(
+        &run.path,
+        CARRIED,
+        &["trace_id", "session_id", "project_id"],
+        |batch| {
+            let ids = Ids::of(batch).ok_or("a column of ids is missing")?;
+            let end = first + batch.num_rows() as u64;
+            while let Some(number) = wanted.next_if(|number| *number < end) {
+                let row = (number - first) as usize;
                 touched.extend(touched_row(&ids, row, number, taken, new));
+            }
+            first = end;
+            Ok(())
+        },
+    )?;
+    Ok(touched)
+}
+
+/// The rows of a run that new rows may touch, by the hashes of their ids: few others are among them.
+fn candidates(run: &ChainRun, new: &NewKeys) -> Result<Vec<u64>, RunError> {
+    let (mut candidates, mut number, mut of_version) = (Vec::new(), 0, true);
+    for_each_batch(&run.path, CARRIED, &[TRACE_HASH, SESSION_HASH], |batch| {
+        if batch.num_columns() < 2 {
+            of_version = false;
+            return Ok(());
+        }
+        let (traces, sessions) = (numbers(batch, TRACE_HASH)?, numbers(batch, SESSION_HASH)?);
+        // Rows of a session stand together.
+        let mut last = (None, false);
+        for row in 0..batch.num_rows() {
+            let session = sessions.is_valid(row).then(|| sessions.value(row));
+            if row == 0 || session != last.0 {
+                last = (
+                    session,
+                    session.is_some_and(|hash| new.may_have_session(hash)),
+                );
+            }
+            if last.1 || new.may_have_trace(traces.value(row)) {
+                candidates.push(number);
             }
             number += 1;
         }
         Ok(())
     })?;
-    Ok(touched)
+    match of_version {
+        true => Ok(candidates),
+        false => Err(of_earlier_version(
+            run,
+            "its table `carried` has no hashes of ids",
+        )),
+    }
+}
+
+fn of_earlier_version(run: &ChainRun, problem: &str) -> RunError {
+    if !run.manifest["scores_kept_at"].is_null() {
+        return RunError::Request(format!(
+            "the run `{}` can't be continued: only its scores were kept (`runs delete --keep-scores`); score all files anew",
+            run.path.display()
+        ));
+    }
+    RunError::Request(format!(
+        "the run `{}` can't be continued: {problem}; an earlier version made it, or another command than score: score all \
+         files anew",
+        run.path.display()
+    ))
+}
+
+/// A column of whole numbers of 64 bits.
+fn numbers<'b>(batch: &'b RecordBatch, name: &str) -> Result<&'b UInt64Array, String> {
+    let column = batch.column_by_name(name);
+    let column = column.and_then(|column| column.as_primitive_opt::<UInt64Type>());
+    column.ok_or_else(|| format!("column `{name}` is missing, or holds no numbers of 64 bits"))
 }
 
 /// The row, if new rows touch it and no later run took it over.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow::array::{Array, AsArray, RecordBatch, StringArray};
 
 use crate::output::RunError;
+use crate::run::id_hash::id_hash;
 use crate::run::{ScoreRequest, stages};
 use crate::trace::{SourceFile, TraceColumns, TraceSource};
 
@@ -18,8 +19,7 @@ pub(super) struct NewKeys {
     sessions: HashSet<Key>,
     /// What new rows of each trace say of its session and its project.
     traces: HashMap<Key, Places>,
-    /// Quick hashes of traces, and of the names of sessions: most of earlier nights are none of these, and need no better
-    /// hash.
+    /// Quick hashes of traces, and of the names of sessions: most of earlier nights are none of these.
     quick: (HashSet<u64>, HashSet<u64>),
 }
 
@@ -72,7 +72,7 @@ impl NewKeys {
             Some(ids) => {
                 for row in 0..batch.num_rows() {
                     let trace = ids.trace_id.value(row);
-                    keys.quick.0.insert(quick(trace));
+                    keys.quick.0.insert(id_hash(trace));
                     let trace = hash(&[trace]);
                     let places = keys.traces.entry(trace).or_default();
                     places.see(ids.session_of(row), ids.project_of(row));
@@ -87,7 +87,7 @@ impl NewKeys {
         for places in keys.traces.values() {
             keys.sessions.extend(places.ends());
             let names = places.sessions.iter();
-            keys.quick.1.extend(names.map(|name| quick(name)));
+            keys.quick.1.extend(names.map(|name| id_hash(name)));
         }
         wrong.map_or(Ok(keys), Err)
     }
@@ -98,7 +98,7 @@ impl NewKeys {
             places.see(session, project);
             self.sessions.extend(places.ends());
             let names = places.sessions.iter();
-            self.quick.1.extend(names.map(|name| quick(name)));
+            self.quick.1.extend(names.map(|name| id_hash(name)));
         }
     }
 
@@ -107,9 +107,9 @@ impl NewKeys {
         self.sessions.len()
     }
 
-    /// Whether new rows may be of the trace of this id, in any spelling; if not, they are not.
-    pub fn may_have_trace(&self, shown: &str) -> bool {
-        self.quick.0.contains(&quick(shown))
+    /// Whether new rows may be of a trace whose id has this hash; if not, they are not.
+    pub fn may_have_trace(&self, hash: u64) -> bool {
+        self.quick.0.contains(&hash)
     }
 
     /// Whether new rows are of this trace.
@@ -122,15 +122,15 @@ impl NewKeys {
         self.sessions.contains(session)
     }
 
-    /// Whether new rows may be of a session of this name, in any project; if not, they are not.
-    pub fn may_have_session(&self, name: &str) -> bool {
-        self.quick.1.contains(&quick(name))
+    /// Whether new rows may be of a session whose name has this hash, in any project; if not, they are not.
+    pub fn may_have_session(&self, hash: u64) -> bool {
+        self.quick.1.contains(&hash)
     }
 
     /// Adds a session.
     pub fn add_session(&mut self, name: &str, project: Option<&str>) {
         self.sessions.insert(session_key(name, project));
-        self.quick.1.insert(quick(name));
+        self.quick.1.insert(id_hash(name));
     }
 }
 
@@ -150,12 +150,6 @@ impl<'b> Ids<'b> {
             session_id: text("session_id")?,
             project_id: text("project_id")?,
         })
-    }
-
-    /// Whether two rows are of one session, and one project; of none, too.
-    pub fn of_one_session(&self, one: usize, other: usize) -> bool {
-        self.session_of(one) == self.session_of(other)
-            && self.project_of(one) == self.project_of(other)
     }
 
     /// The session that a row names.
@@ -186,27 +180,6 @@ pub(super) fn session_key(session_id: &str, project_id: Option<&str>) -> Key {
     }
 }
 
-/// A hash that all spellings of one id have in common: of the last letters, without what spellings differ in.
-fn quick(id: &str) -> u64 {
-    // A UUID has so many digits; before them may stand `urn:uuid:`.
-    const DIGITS: usize = 32;
-    let mix =
-        |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (hash >> 29);
-    let told = id
-        .bytes()
-        .rev()
-        .filter(|byte| !matches!(byte, b'-' | b'{' | b'}'));
-    let (mut hash, mut word) = (0, 0);
-    for (at, byte) in told.take(DIGITS).enumerate() {
-        // The bit that tells small letters from large ones is set.
-        word = word << 8 | u64::from(byte | 0x20);
-        if at % 8 == 7 {
-            hash = mix(hash, word);
-        }
-    }
-    mix(hash, word)
-}
-
 /// Texts are told apart by their lengths, so that no two lists have one hash.
 fn hash(texts: &[&str]) -> Key {
     let mut hasher = blake3::Hasher::new();
@@ -222,25 +195,6 @@ fn hash(texts: &[&str]) -> Key {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn all_spellings_of_an_id_have_one_quick_hash() {
-        let canonical = "41637175-2745-49c5-9b57-e656eb7a20f4";
-        for spelling in [
-            "41637175-2745-49C5-9B57-E656EB7A20F4",
-            "41637175274549c59b57e656eb7a20f4",
-            "{41637175-2745-49c5-9b57-e656eb7a20f4}",
-            "Urn:Uuid:41637175-2745-49c5-9b57-e656eb7a20f4",
-            "urn:uuid:{41637175-2745-49c5-9b57-e656eb7a20f4}",
-        ] {
-            let known = crate::trace::canonical_trace_id(spelling);
-            assert_eq!(known.as_deref(), Some(canonical));
-            assert_eq!(quick(spelling), quick(canonical), "{spelling}");
-        }
-        let ids = (0..1000).map(|number| format!("trace-{number}"));
-        let hashes: HashSet<u64> = ids.map(|id| quick(&id)).collect();
-        assert_eq!(hashes.len(), 1000);
-    }
 
     #[test]
     fn sessions_of_two_projects_are_two_and_no_split_of_a_name_is_another() {

@@ -19,7 +19,7 @@ use crate::job::whole_path;
 use crate::output::directory::{name_of, parent_of};
 use crate::output::{RunError, manifest};
 use crate::run::ScoreRequest;
-use crate::run::carried::{CarriedFile, read_files};
+use crate::run::carried::{CarriedFile, FirstNights, read_files};
 use crate::store::Fetched;
 use crate::summary::ContinuedSummary;
 use crate::trace::{Buckets, SessionKey, SourceFile};
@@ -77,6 +77,8 @@ pub(super) struct Night {
     pub alone: Vec<(String, String)>,
     /// Signals that earlier nights were given, or that stand for what can't be read again.
     pub signals: Vec<(String, &'static str, f64)>,
+    /// When traces of earlier nights were new.
+    nights: FirstNights,
     /// Traces that keep their scores, by canonical id, and the run that has them.
     pub kept: BTreeMap<String, String>,
     /// What the summary says.
@@ -126,6 +128,10 @@ impl Night {
             },
             alone: std::mem::take(&mut found.alone),
             signals: Vec::new(),
+            nights: FirstNights {
+                own: run.night + 1,
+                earlier: Arc::new(found.first_nights()),
+            },
             kept: BTreeMap::new(),
             summary: ContinuedSummary {
                 run: run.name.clone(),
@@ -184,6 +190,11 @@ impl Night {
             check_alone(&self.last, request)?;
         }
         Ok(held.ok())
+    }
+
+    /// When its traces were new.
+    pub fn first_nights(&self) -> FirstNights {
+        self.nights.clone()
     }
 
     /// What it knows of sessions.
