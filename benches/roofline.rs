@@ -16,7 +16,7 @@
 use std::time::Instant;
 
 use nightmill::encoder::cpu::{Level, ceiling, stages};
-use nightmill::encoder::{Activation, BertShape, Packed, Precision};
+use nightmill::encoder::{Packed, Precision, TransformerShape};
 use nightmill::model::{Model, ModelFolder};
 
 /// Of the shipped model: layers, components of a token, of the layer between.
@@ -117,14 +117,7 @@ fn resident() -> Option<u64> {
 
 fn print_stages(level: Level, precision: Precision, model: &Model) {
     let (layers, hidden, wide) = SHAPE;
-    let shape = BertShape {
-        hidden,
-        heads: 12,
-        vocabulary: 1,
-        positions: 512,
-        epsilon: 1e-12,
-        activation: Activation::Gelu,
-    };
+    let shape = TransformerShape::of_bert(hidden, 12, 1, 512);
     let word = "tokens ";
     let text = word.repeat(128);
     let started = Instant::now();

@@ -272,7 +272,7 @@ impl Queue {
     fn tokenise(&self, tools: &Tools<'_>, jobs: Vec<Job>) -> Result<(), EmbedError> {
         let (mut kept, mut tokenised) = (Vec::new(), Vec::new());
         let mut bytes = 0;
-        let most = tools.model.tokenizer.max_tokens();
+        let most = tools.model.tokenizer.max_tokens().unwrap_or(usize::MAX);
         let mut vector = Vec::new();
         for job in jobs {
             let cached = timed(&self.done_so_far.tokenising, || {

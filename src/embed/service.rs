@@ -241,7 +241,12 @@ impl EmbeddingService {
             self.shared.queue.expect(&jobs);
         }
         self.distinct.fetch_add(jobs.len() as u64, Relaxed);
-        let most = self.shared.model.tokenizer.max_tokens();
+        let most = self
+            .shared
+            .model
+            .tokenizer
+            .max_tokens()
+            .unwrap_or(usize::MAX);
         let likely = jobs.iter().map(|job| job.likely_tokens(most)).sum();
         self.likely_tokens.fetch_add(likely, Relaxed);
         self.shared.queue.submit(jobs)?;

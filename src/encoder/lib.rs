@@ -10,14 +10,19 @@
     )
 )]
 
-mod bert;
+mod block;
 #[cfg(feature = "candle")]
 pub mod candle;
 pub mod cpu;
 mod pooling;
+mod table;
 
-pub use bert::{Activation, BertShape, BertWeights, Layer, Norm, TextHead};
+pub use block::{
+    Activation, Layer, Mask, Norm, NormKind, NormPlace, TextHead, TransformerShape,
+    TransformerWeights, Turn,
+};
 pub use pooling::{Pooling, pool};
+pub use table::{Table, TableRows};
 
 /// Part of the key of kept vectors. Raise it with every change that may change a bit of a vector of the CPU path.
 pub const REVISION: u32 = 2;
@@ -121,7 +126,7 @@ pub enum EncodeError {
 }
 
 /// Whether a batch fits the model.
-fn check(shape: &BertShape, batch: &Packed) -> Result<(), EncodeError> {
+fn check(shape: &TransformerShape, batch: &Packed) -> Result<(), EncodeError> {
     let (vocabulary, positions) = (shape.vocabulary, shape.positions);
     if let Some(&id) = batch.ids().iter().find(|&&id| id as usize >= vocabulary) {
         return Err(EncodeError::TokenOutOfVocabulary { id, vocabulary });

@@ -58,6 +58,9 @@ const SHIPPED: [(Precision, Fidelity); 2] = [
 /// [`ModelError`] if the folder can't be used, or the model makes no vectors.
 pub fn load_fastest(folder: &ModelFolder, level: Level) -> Result<Model, ModelError> {
     let mut exact: Option<Model> = None;
+    if super::is_table(folder)? {
+        return Model::load(folder, level, Precision::F32);
+    }
     for precision in [Precision::Int8, Precision::Bf16] {
         if !level.has_dot(precision) {
             continue;
@@ -107,6 +110,9 @@ pub fn load_fastest_on_device(
     exact: crate::encoder::candle::CandleDevice,
 ) -> Result<Model, ModelError> {
     let exact = Model::load_on_device(folder, exact)?;
+    if exact.is_table {
+        return Ok(exact);
+    }
     let mut model = Model::load_on_device(folder, fast)?;
     let fidelity = measure(folder, &exact, &model)?;
     if !fidelity.is_enough() {

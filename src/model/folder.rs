@@ -128,11 +128,20 @@ impl ModelFolder {
         file: &str,
         hint: &'static str,
     ) -> Result<Cow<'static, [u8]>, ModelError> {
-        self.find(file)?.ok_or_else(|| ModelError::MissingFile {
+        self.find(file)?.ok_or_else(|| self.missing(file, hint))
+    }
+
+    pub(super) fn missing(&self, file: &str, hint: &'static str) -> ModelError {
+        ModelError::MissingFile {
             model: self.origin(),
             file: file.into(),
             hint,
-        })
+        }
+    }
+
+    /// Components of vectors that are kept; all if none.
+    pub(super) fn dim(&self) -> Option<usize> {
+        None
     }
 
     pub(super) fn bad(&self, file: &str, problem: impl std::fmt::Display) -> ModelError {
@@ -166,6 +175,9 @@ impl ModelFolder {
         ];
         for module in super::spec::module_paths(self)? {
             files.push(format!("{module}/config.json"));
+            files.push(format!("{module}/sentence_bert_config.json"));
+            files.push(format!("{module}/tokenizer.json"));
+            files.push(format!("{module}/tokenizer_config.json"));
             files.push(format!("{module}/model.safetensors"));
         }
         let mut hash = Sha256::new();

@@ -1,9 +1,13 @@
-//! Model folders in the sentence-transformers layout: what they must hold, and how they become an
-//! encoder and a tokenizer.
+//! Model folders of sentence-transformers, transformers and Model2Vec: what they must hold, and how they become an encoder
+//! and a tokenizer.
 
+mod config;
+mod family;
 mod fidelity;
 mod folder;
 mod spec;
+mod table;
+mod tensors;
 mod text_tokenizer;
 mod weights;
 
@@ -15,7 +19,7 @@ pub use fidelity::{Fidelity, load_fastest};
 pub use folder::ModelFolder;
 pub use text_tokenizer::TextTokenizer;
 
-use self::spec::Spec;
+use self::spec::{EncoderSpec, TransformerSpec};
 use crate::encoder::cpu::Level;
 use crate::encoder::{Encoder, Precision};
 
@@ -66,8 +70,10 @@ pub struct Model {
     pub name: String,
     /// SHA-256 over all files that decide a vector (weights, configuration, tokenizer), in hex.
     pub sha256: String,
-    /// How weights are stored: `f32`, `f16`, `bf16`.
+    /// How weights are stored: `f32`, `f16`, `bf16`, or `i8` of a static table.
     pub stored_precision: &'static str,
+    /// Whether it is a static table, without attention.
+    pub is_table: bool,
     /// How close its vectors are to those at f32, if [`load_fastest`] chose the precision and it is not f32.
     pub fidelity: Option<Fidelity>,
     /// Turns texts into token ids.
@@ -95,11 +101,19 @@ impl Model {
         level: Level,
         precision: Precision,
     ) -> Result<Self, ModelError> {
-        Self::load_with(folder, |spec, tokenizer| {
+        let load = |spec: &TransformerSpec, tokenizer: &TextTokenizer| {
             let (encoder, stored) =
                 weights::load_for_cpu(folder, spec, tokenizer, level, precision)?;
-            Ok((Box::new(encoder), stored))
-        })
+            Ok((Box::new(encoder) as Box<dyn Encoder>, stored))
+        };
+        let model = Self::load_with(folder, load)?;
+        match model.is_table && precision != Precision::F32 {
+            false => Ok(model),
+            true => Err(folder.unsupported(format!(
+                "a static table is added up at f32, whatever it is stored in: leave --precision {} away",
+                precision.name()
+            ))),
+        }
     }
 
     /// Loads a model onto a device.
@@ -111,6 +125,7 @@ impl Model {
         folder: &ModelFolder,
         device: crate::encoder::candle::CandleDevice,
     ) -> Result<Self, ModelError> {
+        // A static table is added up on the CPU: to look rows up there is less work than to carry ids elsewhere.
         Self::load_with(folder, |spec, tokenizer| {
             let (encoder, stored) = weights::load_for_device(folder, spec, tokenizer, device)?;
             Ok((Box::new(encoder), stored))
@@ -119,15 +134,21 @@ impl Model {
 
     fn load_with(
         folder: &ModelFolder,
-        encoder: impl FnOnce(&Spec, &TextTokenizer) -> Result<Loaded, ModelError> + Send,
+        transformer: impl FnOnce(&TransformerSpec, &TextTokenizer) -> Result<Loaded, ModelError> + Send,
     ) -> Result<Self, ModelError> {
         let spec = spec::read(folder)?;
         // Two things that take tens of milliseconds each, side by side.
         let (sha256, loaded) = rayon::join(
             || folder.sha256(),
             || {
-                let tokenizer = TextTokenizer::read(folder, &spec)?;
-                let (encoder, stored) = encoder(&spec, &tokenizer)?;
+                let tokenizer = TextTokenizer::read(folder, &spec.texts)?;
+                let (encoder, stored) = match &spec.encoder {
+                    EncoderSpec::Transformer(spec) => transformer(spec, &tokenizer)?,
+                    EncoderSpec::Table(spec) => {
+                        let (table, stored) = table::load(folder, spec)?;
+                        (Box::new(table) as Box<dyn Encoder>, stored)
+                    }
+                };
                 Ok::<_, ModelError>((tokenizer, encoder, stored))
             },
         );
@@ -136,11 +157,20 @@ impl Model {
             name: folder.name().to_owned(),
             sha256: sha256?,
             stored_precision,
+            is_table: matches!(spec.encoder, EncoderSpec::Table(_)),
             fidelity: None,
             tokenizer,
             encoder,
         })
     }
+}
+
+/// Whether a folder holds a static table.
+///
+/// # Errors
+/// [`ModelError`] if it can't be read.
+fn is_table(folder: &ModelFolder) -> Result<bool, ModelError> {
+    Ok(matches!(spec::read(folder)?.encoder, EncoderSpec::Table(_)))
 }
 
 /// An encoder, and how its weights are stored.

@@ -1,120 +1,226 @@
 //! What a model folder says about itself: architecture, modules, pooling, limits and prompts.
 //!
 //! sentence-transformers writes two dialects: before 6.0 pooling is a set of `pooling_mode_*` flags,
-//! since then it is one `pooling_mode`; the module type names moved too. Both are read.
+//! since then it is one `pooling_mode`; the module type names moved too. Both are read. A bare folder of transformers is a
+//! transformer with the mean of its tokens, and one of Model2Vec a static table, as those libraries take them.
+
+use std::path::Path;
 
 use serde_json::Value;
 
+use super::config::Config;
+use super::family::{self, Places, Plan};
 use super::{ModelError, ModelFolder};
-use crate::encoder::{Activation, BertShape, Pooling};
+use crate::encoder::Pooling;
 
-/// What to build from a folder's weights.
+/// What to build from a folder's files.
 #[derive(Debug)]
 pub(super) struct Spec {
-    pub shape: BertShape,
-    pub layers: usize,
-    pub intermediate: usize,
+    pub encoder: EncoderSpec,
+    pub texts: TextSpec,
+}
+
+/// What makes vectors.
+#[derive(Debug)]
+pub(super) enum EncoderSpec {
+    Transformer(Box<TransformerSpec>),
+    Table(TableSpec),
+}
+
+/// A transformer with its head.
+#[derive(Debug)]
+pub(super) struct TransformerSpec {
+    /// The folder of the module.
+    pub path: String,
+    pub plan: Plan,
     pub pooling: Pooling,
     /// Folders of Dense modules and whether they end in tanh, in order.
     pub dense: Vec<(String, bool)>,
     pub normalise: bool,
-    /// Most tokens of a text, special tokens included.
-    pub max_tokens: usize,
-    pub lowercase: bool,
-    /// Put before every text.
-    pub prompt: String,
     pub pool_prompt: bool,
 }
 
-const COPY_WHOLE: &str = "copy the whole sentence-transformers folder";
-
-fn json(folder: &ModelFolder, file: &str, bytes: &[u8]) -> Result<Value, ModelError> {
-    serde_json::from_slice(bytes).map_err(|e| folder.bad(file, format!("not valid JSON: {e}")))
+/// A static table.
+#[derive(Debug)]
+pub(super) struct TableSpec {
+    /// The folder of the module.
+    pub path: String,
+    pub normalise: bool,
 }
 
-fn required(folder: &ModelFolder, file: &str) -> Result<Value, ModelError> {
-    json(folder, file, &folder.read(file, COPY_WHOLE)?)
+/// How texts become token ids.
+#[derive(Debug)]
+pub(super) struct TextSpec {
+    /// The file of the tokenizer.
+    pub file: String,
+    pub limit: Limit,
+    pub lowercase: bool,
+    /// Put before every text.
+    pub prompt: String,
+    /// Whether tokens that stand for no text are put around it.
+    pub special_tokens: bool,
+    /// Whether tokens that stand for unknown words are left out.
+    pub drop_unknown: bool,
 }
 
-fn optional(folder: &ModelFolder, file: &str) -> Result<Value, ModelError> {
-    match folder.find(file)? {
-        Some(bytes) => json(folder, file, &bytes),
-        None => Ok(Value::Null),
+/// How long a text may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Limit {
+    /// So many tokens, special tokens included.
+    Tokens(usize),
+    /// The same, and before that as many characters as so many tokens of middling length have.
+    TokensAndCharacters(usize),
+    /// What the tokenizer's own file says, which may be nothing.
+    OfTokenizer,
+}
+
+const MODULES: &str = "modules.json";
+const CONFIG: &str = "config.json";
+const TOKENIZER: &str = "tokenizer.json";
+
+/// A module of sentence-transformers.
+struct Module {
+    /// The last part of its type name.
+    kind: String,
+    /// Its folder; empty for that of the model.
+    path: String,
+}
+
+impl Module {
+    fn file(&self, name: &str) -> String {
+        in_folder(&self.path, name)
     }
 }
 
-fn count(folder: &ModelFolder, file: &str, object: &Value, key: &str) -> Result<usize, ModelError> {
-    match object.get(key) {
-        None => Err(folder.bad(file, format!("key `{key}` is missing"))),
-        Some(value) => value
-            .as_u64()
-            .filter(|n| (1..=1 << 24).contains(n))
-            .map(|n| n as usize)
-            .ok_or_else(|| {
-                folder.bad(
-                    file,
-                    format!("key `{key}` is {value}, not a positive count"),
-                )
-            }),
+/// A file of a module.
+pub(super) fn in_folder(path: &str, name: &str) -> String {
+    match path {
+        "" => name.to_owned(),
+        path => format!("{path}/{name}"),
     }
 }
 
-/// The module folders of a model, in order, without the transformer itself.
+/// The module folders of a model, in order, without the model's own folder.
 pub(super) fn module_paths(folder: &ModelFolder) -> Result<Vec<String>, ModelError> {
-    Ok(modules(folder)?
-        .into_iter()
-        .map(|(_, path)| path)
+    let modules = modules(folder)?.unwrap_or_default().into_iter();
+    Ok(modules
+        .map(|module| module.path)
         .filter(|path| !path.is_empty())
         .collect())
 }
 
-/// (kind, path) of every module; the kind is the last part of its type name.
-fn modules(folder: &ModelFolder) -> Result<Vec<(String, String)>, ModelError> {
-    const FILE: &str = "modules.json";
-    let list = required(folder, FILE)?;
-    let list = list
-        .as_array()
-        .ok_or_else(|| folder.bad(FILE, "not a list of modules"))?;
-    list.iter()
-        .map(|module| {
-            let text = |key: &str| {
-                module.get(key).and_then(Value::as_str).ok_or_else(|| {
-                    folder.bad(FILE, format!("a module has no text under key `{key}`"))
-                })
-            };
-            let (kind, path) = (text("type")?, text("path")?);
-            let kind = kind.rsplit('.').next().unwrap_or(kind).to_owned();
-            if path.split('/').any(|part| part == "..") || path.starts_with('/') {
-                return Err(folder.bad(
-                    FILE,
-                    format!("module path `{path}` leaves the model folder"),
-                ));
-            }
-            Ok((kind, path.to_owned()))
+/// The modules; none where the list is missing.
+fn modules(folder: &ModelFolder) -> Result<Option<Vec<Module>>, ModelError> {
+    if folder.find(MODULES)?.is_none() {
+        return Ok(None);
+    }
+    let list = Config::required(folder, MODULES)?;
+    let modules = list.value().as_array();
+    let modules = modules.ok_or_else(|| list.bad("not a list of modules"))?;
+    let read = modules.iter().map(|module| {
+        let text = |key: &str| {
+            let text = module.get(key).and_then(Value::as_str);
+            text.ok_or_else(|| list.bad(format!("a module has no text under key `{key}`")))
+        };
+        let (kind, path) = (text("type")?, text("path")?);
+        let kind = kind.rsplit('.').next().unwrap_or(kind).to_owned();
+        if path.split('/').any(|part| part == "..") || Path::new(path).is_absolute() {
+            return Err(list.bad(format!("module path `{path}` leaves the model folder")));
+        }
+        let parts: Vec<&str> = path
+            .split('/')
+            .filter(|p| !matches!(*p, "" | "."))
+            .collect();
+        Ok(Module {
+            kind,
+            path: parts.join("/"),
         })
-        .collect()
+    });
+    read.collect::<Result<_, _>>().map(Some)
 }
 
 /// Reads the whole description.
 pub(super) fn read(folder: &ModelFolder) -> Result<Spec, ModelError> {
-    let modules = modules(folder)?;
-    let mut kinds = modules.iter();
-    if kinds.next().map(|(kind, _)| kind.as_str()) != Some("Transformer") {
-        return Err(folder.unsupported(
-            "its first module is not a Transformer; this version encodes BERT models \
-             (Transformer, Pooling, then Dense or Normalize)",
-        ));
+    match modules(folder)? {
+        None => read_bare(folder),
+        Some(modules) => match modules.split_first() {
+            Some((first, others)) if first.kind == "Transformer" => {
+                read_transformer(folder, first, others)
+            }
+            Some((first, others)) if first.kind == "StaticEmbedding" => {
+                read_table(folder, first, others)
+            }
+            _ => Err(folder.unsupported(
+                "its first module is neither a Transformer nor a StaticEmbedding; this version encodes those \
+                 (Transformer, Pooling, then Dense or Normalize; or StaticEmbedding, then Normalize)",
+            )),
+        },
     }
+}
+
+/// A folder without a list of modules.
+fn read_bare(folder: &ModelFolder) -> Result<Spec, ModelError> {
+    let own = Module {
+        kind: String::new(),
+        path: String::new(),
+    };
+    let config = Config::required(folder, CONFIG)?;
+    let kind = config.text_or("model_type", "")?;
+    let is_table = match kind {
+        "model2vec" => true,
+        "" => config.get("embedding_dtype").is_some() || config.get("normalize").is_some(),
+        _ => false,
+    };
+    if is_table {
+        return read_table(folder, &own, &[]);
+    }
+    // Only a model of transformers alone is one without modules: of others the list was lost.
+    for file in ["sentence_bert_config.json", "1_Pooling/config.json"] {
+        if folder.find(file)?.is_some() {
+            return Err(folder.missing(
+                MODULES,
+                "it has other files of sentence-transformers: copy the whole folder",
+            ));
+        }
+    }
+    tracing::warn!(
+        "model `{}` has no {MODULES}: it is taken as a bare transformer, with the mean of a text's tokens as its vector, which \
+         may not be what it was trained for",
+        folder.name()
+    );
+    let head = Head {
+        pooling: Pooling::Mean,
+        pool_prompt: true,
+        dense: Vec::new(),
+        normalise: false,
+    };
+    with_head(folder, &own, head)
+}
+
+/// What follows a transformer.
+struct Head {
+    pooling: Pooling,
+    pool_prompt: bool,
+    dense: Vec<(String, bool)>,
+    normalise: bool,
+}
+
+fn read_transformer(
+    folder: &ModelFolder,
+    first: &Module,
+    others: &[Module],
+) -> Result<Spec, ModelError> {
     let mut pooling = None;
     let (mut dense, mut normalise) = (Vec::new(), false);
-    for (kind, path) in kinds {
-        match kind.as_str() {
-            "Pooling" if pooling.is_none() => pooling = Some(read_pooling(folder, path)?),
+    for module in others {
+        let path = &module.path;
+        match module.kind.as_str() {
+            "Pooling" if pooling.is_none() => pooling = Some(read_pooling(folder, module)?),
             "Dense" if pooling.is_some() && !normalise => {
-                dense.push((path.clone(), read_dense(folder, path)?))
+                dense.push((path.clone(), read_dense(folder, module)?));
             }
             "Normalize" if pooling.is_some() => normalise = true,
-            _ => {
+            kind => {
                 return Err(folder.unsupported(format!(
                     "module `{kind}` in `{path}` is not supported here; supported are Transformer, \
                      Pooling, Dense and Normalize in this order"
@@ -124,119 +230,116 @@ pub(super) fn read(folder: &ModelFolder) -> Result<Spec, ModelError> {
     }
     let Some((pooling, pool_prompt)) = pooling else {
         return Err(folder.bad(
-            "modules.json",
+            MODULES,
             "no Pooling module: the model gives no text vectors",
         ));
     };
-
-    let config = required(folder, "config.json")?;
-    let (shape, layers, intermediate) = read_bert(folder, &config)?;
-    let limits = optional(folder, "sentence_bert_config.json")?;
-    let tokenizer = optional(folder, "tokenizer_config.json")?;
-    let max_tokens = [
-        limits.get("max_seq_length"),
-        tokenizer.get("model_max_length"),
-    ]
-    .into_iter()
-    .flatten()
-    .find_map(Value::as_u64)
-    // model_max_length is an absurdly large number where nobody set it.
-    .map_or(shape.positions, |n| {
-        shape
-            .positions
-            .min(usize::try_from(n).unwrap_or(usize::MAX))
-    });
-    if max_tokens < 3 {
-        return Err(folder.bad(
-            "sentence_bert_config.json",
-            format!("`max_seq_length` {max_tokens} leaves no room for text"),
-        ));
-    }
-    let prompts = optional(folder, "config_sentence_transformers.json")?;
-    let prompt = prompts
-        .get("default_prompt_name")
-        .and_then(Value::as_str)
-        .and_then(|name| prompts.get("prompts")?.get(name)?.as_str())
-        .unwrap_or_default()
-        .to_owned();
-    let lowercase = limits
-        .get("do_lower_case")
-        .and_then(Value::as_bool)
-        .unwrap_or(false);
-    Ok(Spec {
-        shape,
-        layers,
-        intermediate,
+    let head = Head {
         pooling,
+        pool_prompt,
         dense,
         normalise,
-        max_tokens,
-        lowercase,
-        prompt,
-        pool_prompt,
+    };
+    with_head(folder, first, head)
+}
+
+fn with_head(folder: &ModelFolder, module: &Module, head: Head) -> Result<Spec, ModelError> {
+    let mut plan = family::read(folder, &module.file(CONFIG))?;
+    let limits = Config::optional(folder, &module.file("sentence_bert_config.json"))?;
+    let tokenizer = Config::optional(folder, &module.file("tokenizer_config.json"))?;
+    let given = [
+        limits.get("max_seq_length"),
+        tokenizer.get("model_max_length"),
+    ];
+    // model_max_length is an absurdly large number where nobody set it.
+    let given = given.into_iter().flatten().find_map(Value::as_u64);
+    let given = given.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
+    let max_tokens = plan.shape.positions.min(given);
+    if max_tokens < 3 {
+        return Err(limits.bad(format!(
+            "`max_seq_length` {max_tokens} leaves no room for text"
+        )));
+    }
+    // What no table limits needs no room beyond the longest text.
+    if matches!(plan.places, Places::None | Places::Slopes) {
+        plan.shape.positions = max_tokens;
+    }
+    Ok(Spec {
+        encoder: EncoderSpec::Transformer(Box::new(TransformerSpec {
+            path: module.path.clone(),
+            plan,
+            pooling: head.pooling,
+            dense: head.dense,
+            normalise: head.normalise,
+            pool_prompt: head.pool_prompt,
+        })),
+        texts: TextSpec {
+            file: module.file(TOKENIZER),
+            limit: Limit::Tokens(max_tokens),
+            lowercase: limits.flag_or("do_lower_case", false)?,
+            prompt: default_prompt(folder)?,
+            special_tokens: true,
+            drop_unknown: false,
+        },
     })
 }
 
-fn read_bert(
-    folder: &ModelFolder,
-    config: &Value,
-) -> Result<(BertShape, usize, usize), ModelError> {
-    const FILE: &str = "config.json";
-    let kind = config
-        .get("model_type")
-        .and_then(Value::as_str)
-        .unwrap_or("unknown");
-    if kind != "bert" {
-        return Err(folder.unsupported(format!(
-            "config.json says model_type `{kind}`; this version encodes `bert`"
-        )));
-    }
-    let positions = config
-        .get("position_embedding_type")
-        .and_then(Value::as_str)
-        .unwrap_or("absolute");
-    if positions != "absolute" {
-        return Err(folder.unsupported(format!(
-            "position_embedding_type `{positions}`; supported is `absolute`"
-        )));
-    }
-    let activation = match config
-        .get("hidden_act")
-        .and_then(Value::as_str)
-        .unwrap_or("gelu")
-    {
-        "gelu" => Activation::Gelu,
-        "gelu_new" | "gelu_pytorch_tanh" => Activation::GeluTanh,
-        "relu" => Activation::Relu,
-        other => {
-            return Err(folder.unsupported(format!(
-                "hidden_act `{other}`; supported are gelu, gelu_new, gelu_pytorch_tanh and relu"
-            )));
-        }
+/// The prompt that the model puts before every text where nobody asks for another.
+fn default_prompt(folder: &ModelFolder) -> Result<String, ModelError> {
+    let prompts = Config::optional(folder, "config_sentence_transformers.json")?;
+    let Some(name) = prompts.get("default_prompt_name") else {
+        return Ok(String::new());
     };
-    let get = |key| count(folder, FILE, config, key);
-    let (hidden, heads) = (get("hidden_size")?, get("num_attention_heads")?);
-    if hidden % heads != 0 {
-        return Err(folder.bad(
-            FILE,
-            format!("`hidden_size` {hidden} is no multiple of `num_attention_heads` {heads}"),
-        ));
-    }
-    let shape = BertShape {
-        hidden,
-        heads,
-        vocabulary: get("vocab_size")?,
-        positions: get("max_position_embeddings")?,
-        epsilon: config
-            .get("layer_norm_eps")
-            .and_then(Value::as_f64)
-            .unwrap_or(1e-12) as f32,
-        activation,
-    };
-    Ok((shape, get("num_hidden_layers")?, get("intermediate_size")?))
+    let prompt = name
+        .as_str()
+        .and_then(|name| prompts.get("prompts")?.get(name)?.as_str());
+    let prompt = prompt.map(str::to_owned);
+    prompt.ok_or_else(|| {
+        prompts.bad(format!(
+            "`default_prompt_name` is {name}, and no prompt has that name"
+        ))
+    })
 }
 
-fn read_pooling(folder: &ModelFolder, path: &str) -> Result<(Pooling, bool), ModelError> {
+fn read_table(folder: &ModelFolder, first: &Module, others: &[Module]) -> Result<Spec, ModelError> {
+    if let Some(other) = others.iter().find(|module| module.kind != "Normalize") {
+        return Err(folder.unsupported(format!(
+            "module `{}` in `{}` is not supported behind a StaticEmbedding; Normalize is",
+            other.kind, other.path
+        )));
+    }
+    // What Model2Vec saved has a configuration of its own beside its table.
+    let config = Config::optional(folder, CONFIG)?;
+    let by_model2vec = first.path.is_empty() && config.value().is_object();
+    let mut texts = TextSpec {
+        file: first.file(TOKENIZER),
+        limit: Limit::OfTokenizer,
+        lowercase: false,
+        prompt: default_prompt(folder)?,
+        special_tokens: false,
+        drop_unknown: false,
+    };
+    let mut normalise = !others.is_empty();
+    if by_model2vec {
+        const USUAL: usize = 512;
+        normalise |= config.flag_or("normalize", false)?;
+        let unlimited = config.value().get("max_length").is_some_and(Value::is_null);
+        texts.limit = match config.count_if_there("max_length")? {
+            None if unlimited => Limit::OfTokenizer,
+            given => Limit::TokensAndCharacters(given.unwrap_or(USUAL)),
+        };
+        texts.drop_unknown = true;
+    }
+    Ok(Spec {
+        encoder: EncoderSpec::Table(TableSpec {
+            path: first.path.clone(),
+            normalise,
+        }),
+        texts,
+    })
+}
+
+fn read_pooling(folder: &ModelFolder, module: &Module) -> Result<(Pooling, bool), ModelError> {
     const NAMES: [(&str, &str, Pooling); 6] = [
         ("pooling_mode_cls_token", "cls", Pooling::Cls),
         ("pooling_mode_mean_tokens", "mean", Pooling::Mean),
@@ -253,47 +356,25 @@ fn read_pooling(folder: &ModelFolder, path: &str) -> Result<(Pooling, bool), Mod
         ),
         ("pooling_mode_lasttoken", "lasttoken", Pooling::LastToken),
     ];
-    let file = format!("{path}/config.json");
-    let config = required(folder, &file)?;
-    let chosen: Vec<Pooling> = match config.get("pooling_mode").and_then(Value::as_str) {
-        Some(mode) => NAMES
-            .iter()
-            .filter(|(_, name, _)| *name == mode)
-            .map(|n| n.2)
-            .collect(),
-        None => NAMES
-            .iter()
-            .filter(|(flag, _, _)| config.get(*flag).and_then(Value::as_bool) == Some(true))
-            .map(|n| n.2)
-            .collect(),
+    let config = Config::required(folder, &module.file(CONFIG))?;
+    let is_on = |(flag, name, _): &&(&str, &str, Pooling)| match config.get("pooling_mode") {
+        Some(mode) => mode.as_str() == Some(name),
+        None => config.get(flag).and_then(Value::as_bool) == Some(true),
     };
+    let chosen: Vec<Pooling> = NAMES.iter().filter(is_on).map(|(_, _, p)| *p).collect();
     let [pooling] = chosen.as_slice() else {
-        return Err(folder.bad(&file, "exactly one known pooling mode must be on (cls, mean, max, mean_sqrt_len, weightedmean, lasttoken)"));
+        return Err(config.bad("exactly one known pooling mode must be on (cls, mean, max, mean_sqrt_len, weightedmean, lasttoken)"));
     };
-    Ok((
-        *pooling,
-        config
-            .get("include_prompt")
-            .and_then(Value::as_bool)
-            .unwrap_or(true),
-    ))
+    Ok((*pooling, config.flag_or("include_prompt", true)?))
 }
 
-fn read_dense(folder: &ModelFolder, path: &str) -> Result<bool, ModelError> {
-    let file = format!("{path}/config.json");
-    let config = required(folder, &file)?;
-    match config
-        .get("activation_function")
-        .and_then(Value::as_str)
-        .unwrap_or("")
-    {
+fn read_dense(folder: &ModelFolder, module: &Module) -> Result<bool, ModelError> {
+    let config = Config::required(folder, &module.file(CONFIG))?;
+    match config.text_or("activation_function", "")? {
         f if f.ends_with(".Tanh") => Ok(true),
         f if f.ends_with(".Identity") => Ok(false),
-        other => Err(folder.bad(
-            &file,
-            format!(
-                "activation_function `{other}` is not supported; supported are Tanh and Identity"
-            ),
-        )),
+        other => Err(config.bad(format!(
+            "activation_function `{other}` is not supported; supported are Tanh and Identity"
+        ))),
     }
 }

@@ -2,21 +2,26 @@
 
 use tokenizers::{Tokenizer, TruncationDirection, TruncationParams, TruncationStrategy};
 
-use super::spec::Spec;
+use super::spec::{Limit, TextSpec};
 use super::{ModelError, ModelFolder};
 
 /// A text this many characters long per allowed token is cut before it is tokenised; a cut that
 /// turns out too short is widened, so that the ids are those of the whole text.
 const CHARACTERS_PER_TOKEN: usize = 16;
 
-/// A model's tokenizer with its own truncation and padding overridden: at most the model's
-/// `max_seq_length` tokens, special tokens included, and no padding.
+/// A model's tokenizer with its own truncation and padding overridden: at most as many tokens as the
+/// model takes, special tokens included, and no padding.
 #[derive(Clone, Debug)]
 pub struct TextTokenizer {
     tokenizer: Tokenizer,
-    max_tokens: usize,
+    max_tokens: Option<usize>,
+    /// Most characters of a text, where a model cuts before it tokenises.
+    max_characters: Option<usize>,
     lowercase: bool,
     prompt: String,
+    special_tokens: bool,
+    /// The token of unknown words, where it is left out.
+    dropped: Option<u32>,
     /// Most characters of a word that the vocabulary is searched for; none where longer ones may have tokens too.
     longest_word: Option<usize>,
 }
@@ -46,6 +51,29 @@ fn longest_word(tokenizer: &Tokenizer) -> Option<usize> {
     (split && normal && !inside).then_some(words.max_input_chars_per_word)
 }
 
+/// The token of unknown words: by name in most models, by number in those of Unigram.
+fn unknown_token(tokenizer: &Tokenizer, file: &[u8]) -> Option<u32> {
+    let told: serde_json::Value = serde_json::from_slice(file).ok()?;
+    let model = told.get("model")?;
+    match model.get("unk_token").and_then(|name| name.as_str()) {
+        Some(name) => tokenizer.token_to_id(name),
+        None => u32::try_from(model.get("unk_id")?.as_u64()?).ok(),
+    }
+}
+
+/// The median of the lengths of tokens, in characters, rounded down.
+fn middling_length(tokenizer: &Tokenizer) -> usize {
+    let vocabulary = tokenizer.get_vocab(true);
+    let mut lengths: Vec<usize> = vocabulary.keys().map(|t| t.chars().count()).collect();
+    lengths.sort_unstable();
+    let at = |place: usize| lengths.get(place).copied().unwrap_or(0);
+    match lengths.len() {
+        0 => 0,
+        count if count % 2 == 1 => at(count / 2),
+        count => (at(count / 2 - 1) + at(count / 2)) / 2,
+    }
+}
+
 /// The text with the ends of runs of ASCII letters and digits cut off that are longer than `most` twice.
 fn with_short_words(text: &str, most: usize) -> String {
     let mut out = String::new();
@@ -70,35 +98,49 @@ fn with_short_words(text: &str, most: usize) -> String {
 }
 
 impl TextTokenizer {
-    pub(super) fn read(folder: &ModelFolder, spec: &Spec) -> Result<Self, ModelError> {
-        const FILE: &str = "tokenizer.json";
-        let bytes = folder.read(FILE, "copy the folder with its fast tokenizer (save it with a current version of transformers if it has only vocab.txt)")?;
-        let bad = |e: tokenizers::Error| folder.bad(FILE, format!("not a usable tokenizer: {e}"));
+    pub(super) fn read(folder: &ModelFolder, spec: &TextSpec) -> Result<Self, ModelError> {
+        let file = spec.file.as_str();
+        let bytes = folder.read(file, "copy the folder with its fast tokenizer (save it with a current version of transformers if it has only vocab.txt)")?;
+        let bad = |e: tokenizers::Error| folder.bad(file, format!("not a usable tokenizer: {e}"));
         let mut tokenizer = Tokenizer::from_bytes(&bytes).map_err(bad)?;
         tokenizer.with_padding(None);
-        tokenizer
-            .with_truncation(Some(TruncationParams {
-                max_length: spec.max_tokens,
-                strategy: TruncationStrategy::LongestFirst,
-                stride: 0,
-                direction: TruncationDirection::Right,
-            }))
-            .map_err(bad)?;
+        let max_tokens = match spec.limit {
+            Limit::Tokens(most) | Limit::TokensAndCharacters(most) => Some(most),
+            Limit::OfTokenizer => tokenizer.get_truncation().map(|own| own.max_length),
+        };
+        let truncation = max_tokens.map(|max_length| TruncationParams {
+            max_length,
+            strategy: TruncationStrategy::LongestFirst,
+            stride: 0,
+            direction: TruncationDirection::Right,
+        });
+        tokenizer.with_truncation(truncation).map_err(bad)?;
+        let dropped = match spec.drop_unknown {
+            true => unknown_token(&tokenizer, &bytes),
+            false => None,
+        };
+        let max_characters = match spec.limit {
+            Limit::TokensAndCharacters(most) => Some(most * middling_length(&tokenizer)),
+            Limit::Tokens(_) | Limit::OfTokenizer => None,
+        };
         let this = Self {
             longest_word: longest_word(&tokenizer),
             tokenizer,
-            max_tokens: spec.max_tokens,
+            max_tokens,
+            max_characters,
             lowercase: spec.lowercase,
             prompt: spec.prompt.clone(),
+            special_tokens: spec.special_tokens,
+            dropped,
         };
         // A tokenizer that fails on plain text fails now, not in the middle of the night.
         this.ids("A first text.")
-            .map_err(|problem| folder.bad(FILE, problem))?;
+            .map_err(|problem| folder.bad(file, problem))?;
         Ok(this)
     }
 
-    /// Most tokens of a text, special tokens included.
-    pub fn max_tokens(&self) -> usize {
+    /// Most tokens of a text, special tokens included; none if texts may have any number.
+    pub fn max_tokens(&self) -> Option<usize> {
         self.max_tokens
     }
 
@@ -122,8 +164,13 @@ impl TextTokenizer {
         if let Some(most) = self.longest_word.filter(|_| text.len() > LONG_TEXT) {
             short = std::borrow::Cow::Owned(with_short_words(text, most));
         }
-        let text = short.as_ref();
-        let mut limit = self.max_tokens.saturating_mul(CHARACTERS_PER_TOKEN);
+        let mut text = short.as_ref();
+        if let Some(most) = self.max_characters {
+            let end = text.char_indices().nth(most);
+            text = &text[..end.map_or(text.len(), |(end, _)| end)];
+        }
+        let most = self.max_tokens.unwrap_or(usize::MAX);
+        let mut limit = most.saturating_mul(CHARACTERS_PER_TOKEN);
         loop {
             let (piece, at_space) = cut(text, limit);
             let whole = piece.len() == text.len();
@@ -136,7 +183,7 @@ impl TextTokenizer {
             }
             let encoding = self
                 .tokenizer
-                .encode_fast(prompted.as_ref(), true)
+                .encode_fast(prompted.as_ref(), self.special_tokens)
                 .map_err(|e| format!("the tokenizer failed: {e}"))?;
             let overflow: usize = encoding
                 .get_overflowing()
@@ -146,7 +193,11 @@ impl TextTokenizer {
             // A cut inside a word may change that word's tokens; a word has no more than about a
             // hundred. With more left over than that, the kept ones are those of the whole text.
             if whole || (at_space && overflow > 0) || overflow > 128 {
-                return Ok(encoding.get_ids().to_vec());
+                let mut ids = encoding.get_ids().to_vec();
+                if let Some(dropped) = self.dropped {
+                    ids.retain(|id| *id != dropped);
+                }
+                return Ok(ids);
             }
             limit = limit.saturating_mul(4);
         }

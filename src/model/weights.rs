@@ -1,126 +1,11 @@
 //! From safetensors to packed layers.
 
-use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
-use half::{bf16, f16};
-use safetensors::{Dtype, SafeTensors};
-
-use super::spec::Spec;
+use super::family::{Biases, LayerPlan, Names, Parts, Places, Plan, jina_bert, mpnet};
+use super::spec::{TransformerSpec, in_folder};
+use super::tensors::{Tensors, WEIGHTS, bytes};
 use super::{ModelError, ModelFolder, TextTokenizer};
-use crate::encoder::cpu::{CpuBert, Level, Linear};
-use crate::encoder::{Activation, BertWeights, Layer, Precision, TextHead};
-
-fn halves(data: &[u8]) -> Vec<u16> {
-    let (pairs, _) = data.as_chunks::<2>();
-    pairs.iter().map(|b| u16::from_le_bytes(*b)).collect()
-}
-
-const WEIGHTS: &str = "model.safetensors";
-const PICKLE: &str = "only safetensors are read: pickle files (pytorch_model.bin) can run code when they are \
-                      opened; save the model again with safe_serialization=True";
-const NO_WEIGHTS: &str = "copy the folder with its weights";
-
-struct Tensors<'a> {
-    folder: &'a ModelFolder,
-    file: String,
-    tensors: SafeTensors<'a>,
-    prefix: &'static str,
-}
-
-impl<'a> Tensors<'a> {
-    fn new(folder: &'a ModelFolder, file: &str, bytes: &'a [u8]) -> Result<Self, ModelError> {
-        let tensors = SafeTensors::deserialize(bytes)
-            .map_err(|e| folder.bad(file, format!("not a safetensors file: {e}")))?;
-        let prefix = if tensors.names().iter().any(|name| name.starts_with("bert.")) {
-            "bert."
-        } else {
-            ""
-        };
-        Ok(Self {
-            folder,
-            file: file.into(),
-            tensors,
-            prefix,
-        })
-    }
-
-    fn get(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, ModelError> {
-        let name = format!("{}{name}", self.prefix);
-        let tensor = self.tensors.tensor(&name).map_err(|_| {
-            self.folder
-                .bad(&self.file, format!("tensor `{name}` is missing"))
-        })?;
-        if tensor.shape() != shape {
-            return Err(self.folder.bad(
-                &self.file,
-                format!(
-                    "tensor `{name}` has shape {:?}, config.json asks for {shape:?}",
-                    tensor.shape()
-                ),
-            ));
-        }
-        let data = tensor.data();
-        let values: Vec<f32> = match tensor.dtype() {
-            Dtype::F32 => data
-                .chunks_exact(4)
-                .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
-                .collect(),
-            // Slices are converted many at a time; single numbers are not.
-            Dtype::F16 => halves(data).reinterpret_cast::<f16>().to_f32_vec(),
-            Dtype::BF16 => halves(data).reinterpret_cast::<bf16>().to_f32_vec(),
-            other => {
-                return Err(self.folder.bad(
-                    &self.file,
-                    format!(
-                        "tensor `{name}` is stored as {other:?}; supported are F32, F16 and BF16"
-                    ),
-                ));
-            }
-        };
-        match values.iter().all(|x| x.is_finite()) {
-            true => Ok(values),
-            false => Err(self.folder.bad(
-                &self.file,
-                format!("tensor `{name}` holds NaN or infinite values"),
-            )),
-        }
-    }
-
-    fn norm(&self, name: &str, size: usize) -> Result<(Vec<f32>, Vec<f32>), ModelError> {
-        Ok((
-            self.get(&format!("{name}.weight"), &[size])?,
-            self.get(&format!("{name}.bias"), &[size])?,
-        ))
-    }
-
-    fn linear(&self, name: &str, inputs: usize, outputs: usize) -> Result<Raw, ModelError> {
-        Ok(Raw {
-            weight: self.get(&format!("{name}.weight"), &[outputs, inputs])?,
-            bias: self.get(&format!("{name}.bias"), &[outputs])?,
-        })
-    }
-
-    fn query_key_value(&self, name: &str, size: usize) -> Result<Raw, ModelError> {
-        let (mut weight, mut bias) = (Vec::new(), Vec::new());
-        for part in ["query", "key", "value"] {
-            weight.extend(self.get(&format!("{name}.{part}.weight"), &[size, size])?);
-            bias.extend(self.get(&format!("{name}.{part}.bias"), &[size])?);
-        }
-        Ok(Raw { weight, bias })
-    }
-
-    fn stored_precision(&self) -> &'static str {
-        match self
-            .tensors
-            .iter()
-            .map(|(_, tensor)| tensor.dtype())
-            .find(|d| matches!(d, Dtype::F16 | Dtype::BF16))
-        {
-            Some(Dtype::F16) => "f16",
-            Some(_) => "bf16",
-            None => "f32",
-        }
-    }
-}
+use crate::encoder::cpu::{CpuTransformer, Level, Linear};
+use crate::encoder::{Activation, Layer, Norm, NormKind, Precision, TextHead, TransformerWeights};
 
 /// A linear layer as it is stored: weight of shape (outputs, inputs), bias of `outputs`.
 pub(super) struct Raw {
@@ -131,16 +16,17 @@ pub(super) struct Raw {
 /// Loads the encoder for the CPU; also says how its weights are stored.
 pub(super) fn load_for_cpu(
     folder: &ModelFolder,
-    spec: &Spec,
+    spec: &TransformerSpec,
     tokenizer: &TextTokenizer,
     level: Level,
     precision: Precision,
-) -> Result<(CpuBert, &'static str), ModelError> {
+) -> Result<(CpuTransformer, &'static str), ModelError> {
     let pack = |raw: Raw| Ok(Linear::new(level, precision, &raw.weight, raw.bias));
     // One row a text: not worth a loss of precision.
     let pack_dense = |raw: Raw| Ok(Linear::new(level, Precision::F32, &raw.weight, raw.bias));
     let (weights, stored) = load(folder, spec, &pack, &pack_dense)?;
-    let encoder = CpuBert::new(level, precision, spec.shape, weights, head(spec, tokenizer));
+    let head = head(folder, spec, tokenizer);
+    let encoder = CpuTransformer::new(level, precision, spec.plan.shape, weights, head);
     Ok((encoder, stored))
 }
 
@@ -148,17 +34,17 @@ pub(super) fn load_for_cpu(
 #[cfg(feature = "candle")]
 pub(super) fn load_for_device(
     folder: &ModelFolder,
-    spec: &Spec,
+    spec: &TransformerSpec,
     tokenizer: &TextTokenizer,
     device: crate::encoder::candle::CandleDevice,
 ) -> Result<(crate::encoder::candle::Lanes, &'static str), ModelError> {
-    use crate::encoder::candle::{CandleBert, CandleDevice, Lanes};
+    use crate::encoder::candle::{CandleDevice, CandleTransformer, Lanes};
     let failed = |e: crate::encoder::EncodeError| folder.unsupported(e.to_string());
     let lane = |device: CandleDevice| {
         let place = |raw: Raw| device.linear(raw.weight, raw.bias).map_err(failed);
         let (weights, stored) = load(folder, spec, &place, &place)?;
-        let head = head(spec, tokenizer);
-        let encoder = CandleBert::new(device.clone(), spec.shape, weights, head);
+        let head = head(folder, spec, tokenizer);
+        let encoder = CandleTransformer::new(device.clone(), spec.plan.shape, weights, head);
         Ok((encoder.map_err(failed)?, stored))
     };
     let more = (1..device.batches_at_once()).map(|_| device.another_lane().map_err(failed));
@@ -167,17 +53,18 @@ pub(super) fn load_for_device(
     let others = more
         .into_iter()
         .map(|device| lane(device).map(|(lane, _)| lane));
-    let others = others.collect::<Result<Vec<CandleBert>, ModelError>>()?;
+    let others = others.collect::<Result<Vec<CandleTransformer>, ModelError>>()?;
     Ok((Lanes::new(first, others), stored))
 }
 
-fn head(spec: &Spec, tokenizer: &TextTokenizer) -> TextHead {
+fn head(folder: &ModelFolder, spec: &TransformerSpec, tokenizer: &TextTokenizer) -> TextHead {
     TextHead {
         pooling: spec.pooling,
         pool_from: match spec.pool_prompt {
             true => 0,
             false => tokenizer.prompt_tokens(),
         },
+        keep: folder.dim(),
         normalise: spec.normalise,
     }
 }
@@ -186,80 +73,249 @@ fn head(spec: &Spec, tokenizer: &TextTokenizer) -> TextHead {
 /// that they are never all in memory twice.
 fn load<L>(
     folder: &ModelFolder,
-    spec: &Spec,
+    spec: &TransformerSpec,
     linear: &dyn Fn(Raw) -> Result<L, ModelError>,
     dense: &dyn Fn(Raw) -> Result<L, ModelError>,
-) -> Result<(BertWeights<L>, &'static str), ModelError> {
-    let pickled = folder.find("pytorch_model.bin")?.is_some();
-    let bytes = folder.read(WEIGHTS, if pickled { PICKLE } else { NO_WEIGHTS })?;
-    let tensors = Tensors::new(folder, WEIGHTS, &bytes)?;
-    let (shape, size, wide) = (spec.shape, spec.shape.hidden, spec.intermediate);
-    let types = tensors.get_rows("embeddings.token_type_embeddings.weight", size)?;
-    let mut positions = tensors.get(
-        "embeddings.position_embeddings.weight",
-        &[shape.positions, size],
-    )?;
-    for row in positions.chunks_exact_mut(size) {
-        row.iter_mut().zip(&types).for_each(|(p, t)| *p += t);
+) -> Result<(TransformerWeights<L>, &'static str), ModelError> {
+    let (plan, names) = (&spec.plan, &spec.plan.names);
+    let file = in_folder(&spec.path, WEIGHTS);
+    let bytes = bytes(folder, &file)?;
+    let first = format!("{}.weight", names.words);
+    let tensors = Tensors::new(folder, &file, &bytes)?.under(names.prefixes, &first);
+    let stored = tensors.stored_precision();
+    let reader = Reader {
+        tensors,
+        plan,
+        names,
+    };
+    let (words, positions) = reader.embeddings()?;
+    let layers = plan.layers.iter().enumerate();
+    let layers = layers.map(|(at, layer)| reader.layer(at, *layer, linear));
+    let weights = TransformerWeights {
+        words,
+        positions,
+        embedding_norm: names.embedding_norm.map(|n| reader.norm(n)).transpose()?,
+        offset_bias: reader.offset_bias()?,
+        layers: layers.collect::<Result<_, ModelError>>()?,
+        last_norm: names.last_norm.map(|name| reader.norm(name)).transpose()?,
+        dense: load_dense(folder, spec, dense)?,
+    };
+    Ok((weights, stored))
+}
+
+/// Reads what a plan names.
+struct Reader<'a> {
+    tensors: Tensors<'a>,
+    plan: &'a Plan,
+    names: &'a Names,
+}
+
+impl Reader<'_> {
+    /// Words, and positions where there are any; the embedding of the first type of tokens is in one of them.
+    fn embeddings(&self) -> Result<(Vec<f32>, Option<Vec<f32>>), ModelError> {
+        let shape = &self.plan.shape;
+        let (size, tensors) = (shape.hidden, &self.tensors);
+        let words = format!("{}.weight", self.names.words);
+        let mut words = tensors.get(&words, &[shape.vocabulary, size])?;
+        let mut positions = match self.plan.places {
+            Places::None | Places::Slopes => None,
+            Places::Learned(first) | Places::Buckets(first, _) => {
+                let name = format!("{}.weight", self.names.positions);
+                let rows = tensors.get(&name, &[first + shape.positions, size])?;
+                Some(rows[first * size..].to_vec())
+            }
+        };
+        if let Some(types) = self.names.types {
+            let name = format!("{types}.weight");
+            let rows = tensors
+                .shape(&name)
+                .and_then(|shape| shape.first().copied());
+            let types = tensors.get(&name, &[rows.unwrap_or(1), size])?;
+            let to = positions.as_mut().unwrap_or(&mut words);
+            for row in to.chunks_exact_mut(size) {
+                row.iter_mut().zip(&types).for_each(|(x, t)| *x += t);
+            }
+        }
+        Ok((words, positions))
     }
-    let layers = (0..spec.layers)
-        .map(|i| {
-            let at = |name: &str| format!("encoder.layer.{i}.{name}");
-            Ok(Layer {
-                query_key_value: linear(tensors.query_key_value(&at("attention.self"), size)?)?,
-                attention_output: linear(tensors.linear(
-                    &at("attention.output.dense"),
-                    size,
-                    size,
-                )?)?,
-                attention_norm: tensors.norm(&at("attention.output.LayerNorm"), size)?,
-                intermediate: linear(tensors.linear(&at("intermediate.dense"), size, wide)?)?,
-                output: linear(tensors.linear(&at("output.dense"), wide, size)?)?,
-                output_norm: tensors.norm(&at("output.LayerNorm"), size)?,
-            })
+
+    fn norm(&self, name: &str) -> Result<Norm, ModelError> {
+        let size = self.plan.shape.hidden;
+        let gain = self.tensors.get(&format!("{name}.weight"), &[size])?;
+        let bias = match (self.plan.shape.norm, self.plan.biases.norms) {
+            (NormKind::RootMeanSquare, _) => Vec::new(),
+            (NormKind::Layer, false) => vec![0.0; size],
+            (NormKind::Layer, true) => self.tensors.get(&format!("{name}.bias"), &[size])?,
+        };
+        Ok((gain, bias))
+    }
+
+    fn linear(
+        &self,
+        name: &str,
+        inputs: usize,
+        outputs: usize,
+        has_bias: bool,
+    ) -> Result<Raw, ModelError> {
+        let weight = format!("{name}.weight");
+        Ok(Raw {
+            weight: self.tensors.get(&weight, &[outputs, inputs])?,
+            bias: match has_bias {
+                true => self.tensors.get(&format!("{name}.bias"), &[outputs])?,
+                false => vec![0.0; outputs],
+            },
         })
-        .collect::<Result<Vec<_>, ModelError>>()?;
-    let mut after_pooling = Vec::new();
-    let mut width = size;
+    }
+
+    /// Layers of these outputs as one.
+    fn parts(
+        &self,
+        at: &dyn Fn(&str) -> String,
+        parts: Parts,
+        outputs: &[usize],
+        has_bias: bool,
+    ) -> Result<Raw, ModelError> {
+        let inputs = self.plan.shape.hidden;
+        match parts {
+            Parts::One(name) => self.linear(&at(name), inputs, outputs.iter().sum(), has_bias),
+            Parts::Turned(name) => {
+                let all: usize = outputs.iter().sum();
+                let mut raw = self.linear(&at(name), inputs, all, has_bias)?;
+                raw.weight.rotate_left(all / 2 * inputs);
+                raw.bias.rotate_left(all / 2);
+                Ok(raw)
+            }
+            Parts::Apart(names) => {
+                let mut whole = Raw {
+                    weight: Vec::new(),
+                    bias: Vec::new(),
+                };
+                for (name, outputs) in names.iter().zip(outputs) {
+                    let part = self.linear(&at(name), inputs, *outputs, has_bias)?;
+                    whole.weight.extend(part.weight);
+                    whole.bias.extend(part.bias);
+                }
+                Ok(whole)
+            }
+        }
+    }
+
+    fn layer<L>(
+        &self,
+        number: usize,
+        layer: LayerPlan,
+        linear: &dyn Fn(Raw) -> Result<L, ModelError>,
+    ) -> Result<Layer<L>, ModelError> {
+        let at = |name: &str| format!("{}{number}.{name}", self.names.layer);
+        let (shape, names, wide) = (&self.plan.shape, self.names, self.plan.intermediate);
+        let (size, of_keys) = (shape.hidden, shape.key_heads * shape.head_size);
+        let Biases {
+            query_key_value,
+            attention_output,
+            intermediate,
+            output,
+            ..
+        } = self.plan.biases;
+        let halves = [wide, wide];
+        let wide_outputs = if shape.gated {
+            &halves[..]
+        } else {
+            &halves[..1]
+        };
+        let head_norms = names.head_norms.map(|norms| {
+            let gain = |name| {
+                let name = format!("{}.weight", at(name));
+                self.tensors.get(&name, &[shape.head_size])
+            };
+            Ok::<_, ModelError>((gain(norms[0])?, gain(norms[1])?))
+        });
+        Ok(Layer {
+            query_key_value: linear(self.parts(
+                &at,
+                names.query_key_value,
+                &[shape.of_heads(), of_keys, of_keys],
+                query_key_value,
+            )?)?,
+            head_norms: head_norms.transpose()?,
+            turn: layer.turn,
+            mask: layer.mask,
+            attention_output: linear(self.linear(
+                &at(names.attention_output),
+                shape.of_heads(),
+                size,
+                attention_output,
+            )?)?,
+            attention_norm: layer
+                .attention_norm
+                .then(|| self.norm(&at(names.attention_norm)))
+                .transpose()?,
+            intermediate: linear(self.parts(
+                &at,
+                names.intermediate,
+                wide_outputs,
+                intermediate,
+            )?)?,
+            output: linear(self.linear(&at(names.output), wide, size, output)?)?,
+            output_norm: self.norm(&at(names.output_norm))?,
+        })
+    }
+
+    /// What is added to scores of attention, by head and by the place of the key less that of the query.
+    fn offset_bias(&self) -> Result<Option<Vec<f32>>, ModelError> {
+        let (heads, most) = (self.plan.shape.heads, self.plan.shape.positions as i64);
+        let offsets = 1 - most..most;
+        match self.plan.places {
+            Places::None | Places::Learned(_) => Ok(None),
+            Places::Buckets(_, buckets) => {
+                let name = format!("{}.weight", self.names.buckets);
+                let table = self.tensors.get(&name, &[buckets, heads])?;
+                let of_head = |head: usize| {
+                    let table = &table;
+                    let offsets = offsets.clone();
+                    offsets.map(move |offset| table[mpnet::bucket(offset, buckets) * heads + head])
+                };
+                Ok(Some((0..heads).flat_map(of_head).collect()))
+            }
+            Places::Slopes => {
+                let of_head = |slope: f64| {
+                    let offsets = offsets.clone();
+                    offsets.map(move |offset| (-slope * offset.abs() as f64) as f32)
+                };
+                let slopes = jina_bert::slopes(heads).into_iter();
+                Ok(Some(slopes.flat_map(of_head).collect()))
+            }
+        }
+    }
+}
+
+/// Loads the layers after pooling.
+fn load_dense<L>(
+    folder: &ModelFolder,
+    spec: &TransformerSpec,
+    dense: &dyn Fn(Raw) -> Result<L, ModelError>,
+) -> Result<Vec<(L, Activation)>, ModelError> {
+    let mut layers = Vec::new();
+    let mut width = spec.plan.shape.hidden;
     for (path, tanh) in &spec.dense {
-        let file = format!("{path}/model.safetensors");
-        let bytes = folder.read(&file, NO_WEIGHTS)?;
+        let file = in_folder(path, WEIGHTS);
+        let bytes = bytes(folder, &file)?;
         let tensors = Tensors::new(folder, &file, &bytes)?;
-        let stored = tensors.tensors.tensor("linear.weight").ok();
-        let outputs = stored.and_then(|t| t.shape().first().copied()).unwrap_or(0);
-        let raw = tensors.linear("linear", width, outputs)?;
+        let outputs = tensors.shape("linear.weight");
+        let outputs = outputs.and_then(|s| s.first().copied()).unwrap_or(0);
+        let has_bias = tensors.has("linear.bias");
+        let raw = Raw {
+            weight: tensors.get("linear.weight", &[outputs, width])?,
+            bias: match has_bias {
+                true => tensors.get("linear.bias", &[outputs])?,
+                false => vec![0.0; outputs],
+            },
+        };
         width = outputs;
         let activation = match tanh {
             true => Activation::Tanh,
             false => Activation::None,
         };
-        after_pooling.push((dense(raw)?, activation));
+        layers.push((dense(raw)?, activation));
     }
-    let weights = BertWeights {
-        words: tensors.get(
-            "embeddings.word_embeddings.weight",
-            &[shape.vocabulary, size],
-        )?,
-        positions,
-        embedding_norm: tensors.norm("embeddings.LayerNorm", size)?,
-        layers,
-        dense: after_pooling,
-    };
-    Ok((weights, tensors.stored_precision()))
-}
-
-impl Tensors<'_> {
-    /// The first row of a table whose number of rows is not in the configuration.
-    fn get_rows(&self, name: &str, columns: usize) -> Result<Vec<f32>, ModelError> {
-        let whole = format!("{}{name}", self.prefix);
-        let rows = self
-            .tensors
-            .tensor(&whole)
-            .ok()
-            .and_then(|t| t.shape().first().copied())
-            .unwrap_or(1);
-        let mut values = self.get(name, &[rows, columns])?;
-        values.truncate(columns);
-        Ok(values)
-    }
+    Ok(layers)
 }

@@ -5,14 +5,14 @@
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-use super::CandleBert;
+use super::CandleTransformer;
 use crate::{EncodeError, Encoder, Packed};
 
 /// Encoders of one model on one device. A call takes the one that is free, and waits where none is.
 #[derive(Debug)]
 pub struct Lanes {
-    first: CandleBert,
-    others: Vec<CandleBert>,
+    first: CandleTransformer,
+    others: Vec<CandleTransformer>,
     free: Mutex<Vec<usize>>,
     returned: Condvar,
 }
@@ -38,7 +38,7 @@ impl Drop for Taken<'_> {
 
 impl Lanes {
     /// Lanes of equal encoders; `others` are those beside the first.
-    pub fn new(first: CandleBert, others: Vec<CandleBert>) -> Self {
+    pub fn new(first: CandleTransformer, others: Vec<CandleTransformer>) -> Self {
         Self {
             free: Mutex::new((0..=others.len()).collect()),
             first,
@@ -84,7 +84,9 @@ impl Encoder for Lanes {
 
     fn tokens_per_batch(&self) -> usize {
         let all = std::iter::once(&self.first).chain(&self.others);
-        all.map(CandleBert::tokens_per_batch).min().unwrap_or(1)
+        all.map(CandleTransformer::tokens_per_batch)
+            .min()
+            .unwrap_or(1)
     }
 
     fn batches_at_once(&self) -> usize {

@@ -3,13 +3,13 @@
 //! On a GPU it computes at f16. On the CPU it computes at f32 and is the oracle that the packed encoder is compared
 //! with. Texts are padded to the longest of their bucket; what is padded gets no attention and is not pooled.
 
-mod bert;
 mod device;
 mod lanes;
+mod transformer;
 
-pub use bert::CandleBert;
 pub use device::{CandleDevice, CandleLinear};
 pub use lanes::Lanes;
+pub use transformer::CandleTransformer;
 
 /// As [`crate::REVISION`], for vectors of this path.
 pub const REVISION: u32 = 3;

@@ -2,12 +2,12 @@
 //! that their scores never leave the first cache.
 
 use super::columns::{COLUMNS, columns_of_runs};
-use super::kernels::scale_rows;
+use super::kernels::{add, scale_rows};
 use super::level::Level;
 use super::softmax::softmax_runs;
 use super::tile::{MOST_ROWS, MOST_SUMS, RUN, Tile, height, multiply, width};
 use super::words::{PackedRows, Rows, per_word, runs_of, words_of, words_of_pair};
-use crate::Precision;
+use crate::{Mask, Precision, TransformerShape};
 
 /// Buffers of one text's attention, used again for the next one.
 #[derive(Debug, Default)]
@@ -24,8 +24,33 @@ pub(super) struct AttentionScratch {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Heads {
     pub count: usize,
+    /// Heads of keys and values; divides `count`.
+    pub keys: usize,
     /// Components of a head.
     pub size: usize,
+}
+
+impl Heads {
+    pub fn of(shape: &TransformerShape) -> Self {
+        Self {
+            count: shape.heads,
+            keys: shape.key_heads,
+            size: shape.head_size,
+        }
+    }
+}
+
+/// How a layer attends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attention<'a> {
+    pub level: Level,
+    /// See [`attention_precision`].
+    pub precision: Precision,
+    pub heads: Heads,
+    pub mask: Mask,
+    /// Added to scores: for each head a row, by the place of the key less that of the query; in the middle of a row both
+    /// are equal. In steps of scores before they are scaled.
+    pub bias: Option<&'a [f32]>,
 }
 
 /// What attention computes in. Bytes are too coarse for scores; without dot products of bf16, f32 is as fast.
@@ -37,99 +62,112 @@ pub(super) fn attention_precision(level: Level, precision: Precision) -> Precisi
     }
 }
 
-/// Attends one text: `rows` has query, key and value side by side for each token, `context` gets one
-/// row a token, all heads side by side.
-pub(super) fn attend(
-    level: Level,
-    precision: Precision,
-    heads: Heads,
-    rows: &[f32],
-    context: &mut [f32],
-    scratch: &mut AttentionScratch,
-) {
-    let hidden = heads.count * heads.size;
-    let (stride, tokens) = (3 * hidden, context.len() / hidden);
-    let (width, height) = (width(level), height(level));
-    let scale = 1.0 / (heads.size as f32).sqrt();
-    let key_words = words_of(precision, heads.size);
-    let value_words = words_of(precision, tokens);
-    // The scores of a row are as long as whole panels of keys.
-    let padded = tokens.next_multiple_of(width);
-    scratch.scores.resize(height * padded, 0.0);
-    let mut sums = [0.0f32; MOST_ROWS];
-    let mut tile = [0.0f32; MOST_SUMS];
-    for head in 0..heads.count {
-        let at = head * heads.size;
-        scratch.pack_keys(
+impl Attention<'_> {
+    /// Changes the scores of a query's row over all keys of its text.
+    fn reach(&self, head: usize, query: usize, scores: &mut [f32]) {
+        let tokens = scores.len();
+        if let Some(bias) = self.bias {
+            let width = bias.len() / self.heads.count;
+            let bias = &bias[head * width + width / 2 - query..][..tokens];
+            add(self.level, scores, bias);
+        }
+        let seen = self.mask.seen(query, tokens);
+        scores[..seen.start].fill(f32::NEG_INFINITY);
+        scores[seen.end..].fill(f32::NEG_INFINITY);
+    }
+
+    /// Attends one text: `rows` has queries, keys and values side by side for each token, `context` gets one row a token,
+    /// all heads side by side.
+    pub fn attend(&self, rows: &[f32], context: &mut [f32], scratch: &mut AttentionScratch) {
+        let Self {
             level,
             precision,
-            &rows[hidden + at..],
-            stride,
-            tokens,
-            heads.size,
-        );
-        scratch.pack_values(
-            level,
-            precision,
-            &rows[2 * hidden + at..],
-            stride,
-            tokens,
-            heads.size,
-        );
-        let queries = Rows {
-            data: &rows[at..],
-            stride,
-            count: tokens,
-        };
-        scratch.queries.pack(level, precision, queries, heads.size);
-        let mut row = 0;
-        while row < tokens {
-            let count = height.min(tokens - row);
-            for (panel, keys) in scratch.keys.chunks_exact(width * key_words).enumerate() {
-                let tile = Tile {
-                    a: scratch.queries.group(row, count, 0),
-                    rows: count,
-                    words: key_words,
-                    panel: keys,
-                    sums: &mut scratch.scores[panel * width..],
-                    stride: padded,
-                    first: true,
-                };
-                multiply(level, precision, tile);
+            heads,
+            ..
+        } = *self;
+        let hidden = heads.count * heads.size;
+        let of_keys = heads.keys * heads.size;
+        let (stride, tokens) = (hidden + 2 * of_keys, context.len() / hidden);
+        let plain = self.mask == Mask::All && self.bias.is_none();
+        let (width, height) = (width(level), height(level));
+        let scale = 1.0 / (heads.size as f32).sqrt();
+        let key_words = words_of(precision, heads.size);
+        let value_words = words_of(precision, tokens);
+        // The scores of a row are as long as whole panels of keys.
+        let padded = tokens.next_multiple_of(width);
+        scratch.scores.resize(height * padded, 0.0);
+        let mut sums = [0.0f32; MOST_ROWS];
+        let mut tile = [0.0f32; MOST_SUMS];
+        for head in 0..heads.count {
+            let at = head * heads.size;
+            let shared = heads.count / heads.keys;
+            if head.is_multiple_of(shared) {
+                let key = hidden + head / shared * heads.size;
+                let (keys, values) = (&rows[key..], &rows[key + of_keys..]);
+                scratch.pack_keys(level, precision, keys, stride, tokens, heads.size);
+                scratch.pack_values(level, precision, values, stride, tokens, heads.size);
             }
-            let scores = &mut scratch.scores[..count * padded];
-            let sums = &mut sums[..count];
-            let weights = scratch.weights.group_of(count, value_words);
-            softmax_runs(
-                level, precision, scores, padded, tokens, scale, sums, weights,
-            );
-            for (panel, values) in scratch.values.chunks_exact(width * value_words).enumerate() {
-                let first = panel * width;
-                let used = width.min(heads.size - first);
-                multiply(
-                    level,
-                    precision,
-                    Tile {
-                        a: scratch.weights.group(0, count, 0),
+            let queries = Rows {
+                data: &rows[at..],
+                stride,
+                count: tokens,
+            };
+            scratch.queries.pack(level, precision, queries, heads.size);
+            let mut row = 0;
+            while row < tokens {
+                let count = height.min(tokens - row);
+                for (panel, keys) in scratch.keys.chunks_exact(width * key_words).enumerate() {
+                    let tile = Tile {
+                        a: scratch.queries.group(row, count, 0),
                         rows: count,
-                        words: value_words,
-                        panel: values,
-                        sums: &mut tile,
-                        stride: width,
+                        words: key_words,
+                        panel: keys,
+                        sums: &mut scratch.scores[panel * width..],
+                        stride: padded,
                         first: true,
-                    },
+                    };
+                    multiply(level, precision, tile);
+                }
+                let scores = &mut scratch.scores[..count * padded];
+                if !plain {
+                    for (at, scores) in scores.chunks_exact_mut(padded).enumerate() {
+                        self.reach(head, row + at, &mut scores[..tokens]);
+                    }
+                }
+                let sums = &mut sums[..count];
+                let weights = scratch.weights.group_of(count, value_words);
+                softmax_runs(
+                    level, precision, scores, padded, tokens, scale, sums, weights,
                 );
-                scale_rows(
-                    level,
-                    &tile[..count * width],
-                    width,
-                    used,
-                    sums,
-                    &mut context[row * hidden + at + first..],
-                    hidden,
-                );
+                for (panel, values) in scratch.values.chunks_exact(width * value_words).enumerate()
+                {
+                    let first = panel * width;
+                    let used = width.min(heads.size - first);
+                    multiply(
+                        level,
+                        precision,
+                        Tile {
+                            a: scratch.weights.group(0, count, 0),
+                            rows: count,
+                            words: value_words,
+                            panel: values,
+                            sums: &mut tile,
+                            stride: width,
+                            first: true,
+                        },
+                    );
+                    scale_rows(
+                        level,
+                        &tile[..count * width],
+                        width,
+                        used,
+                        sums,
+                        &mut context[row * hidden + at + first..],
+                        hidden,
+                    );
+                }
+                row += count;
             }
-            row += count;
         }
     }
 }

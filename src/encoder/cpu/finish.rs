@@ -6,7 +6,7 @@
 
 use super::kernels::{LANES, at_every_level};
 use super::level::Level;
-use super::scalar_math::{gelu, gelu_short, gelu_tanh, multiply_add};
+use super::scalar_math::{gelu, gelu_short, gelu_tanh, multiply_add, silu};
 use super::words::Quantised;
 use crate::{Activation, Precision};
 
@@ -98,6 +98,7 @@ fn finish_body<const FMA: bool>(
         (Activation::Gelu, _) => rows!(gelu_short::<FMA>),
         (Activation::GeluTanh, _) => rows!(gelu_tanh::<FMA>),
         (Activation::Relu, _) => rows!(|x: f32| x.max(0.0)),
+        (Activation::Silu, _) => rows!(silu::<FMA>),
         (Activation::Tanh, _) => rows!(f32::tanh),
     }
 }
@@ -255,11 +256,12 @@ mod tests {
     use super::super::kernels::noise;
     use super::*;
 
-    const ALL: [Activation; 5] = [
+    const ALL: [Activation; 6] = [
         Activation::None,
         Activation::Gelu,
         Activation::GeluTanh,
         Activation::Relu,
+        Activation::Silu,
         Activation::Tanh,
     ];
 

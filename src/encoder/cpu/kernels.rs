@@ -1,7 +1,8 @@
 //! Functions of rows, from one body in plain Rust that is compiled once per instruction level.
 
 use super::level::Level;
-use super::scalar_math::multiply_add;
+use super::scalar_math::{gelu, gelu_short, gelu_tanh, multiply_add, silu};
+use crate::{Activation, Precision};
 
 /// Lanes of reductions over a row; fixed for all levels, so that only fused rounding differs.
 pub(super) const LANES: usize = 16;
@@ -42,6 +43,23 @@ at_every_level! {
     /// Adds `residual` to each row of `x` and normalises the rows to mean 0 and variance 1, then
     /// scales by `gain` and shifts by `bias`. Rows have `gain.len()` elements.
     layer_norm(x: &mut [f32], residual: Option<&[f32]>, gain: &[f32], bias: &[f32], epsilon: f32) = layer_norm_body
+}
+at_every_level! {
+    /// Brings the mean square of each row of `x` to 1 and scales by `gain`. Rows have `gain.len()` elements.
+    root_mean_square_norm(x: &mut [f32], gain: &[f32], epsilon: f32) = root_mean_square_body
+}
+at_every_level! {
+    /// Rows of `wide` have two halves: the first one, activated as exactly as the precision deserves, times the second.
+    /// Rows of `out` have `half` elements.
+    gate(precision: Precision, activation: Activation, wide: &[f32], half: usize, out: &mut [f32]) = gate_body
+}
+at_every_level! {
+    /// Turns both halves of a head by angles with these cosines and sines.
+    turn(head: &mut [f32], cosines: &[f32], sines: &[f32]) = turn_body
+}
+at_every_level! {
+    /// Adds a row to a row.
+    add(x: &mut [f32], more: &[f32]) = add_body
 }
 at_every_level! {
     /// Divides the rows of a tile (`width` apart, `used` of it) by `divisors` and writes them to rows of
@@ -111,6 +129,63 @@ fn layer_norm_body<const FMA: bool>(
 }
 
 #[inline(always)]
+fn root_mean_square_body<const FMA: bool>(x: &mut [f32], gain: &[f32], epsilon: f32) {
+    let size = gain.len();
+    for row in x.chunks_exact_mut(size) {
+        let squares = change_and_sum(row, gain, |x, _| (x, x * x));
+        let inverse = 1.0 / (squares / size as f32 + epsilon).sqrt();
+        for (x, gain) in row.iter_mut().zip(gain) {
+            *x = *x * inverse * gain;
+        }
+    }
+}
+
+#[inline(always)]
+fn gate_body<const FMA: bool>(
+    precision: Precision,
+    activation: Activation,
+    wide: &[f32],
+    half: usize,
+    out: &mut [f32],
+) {
+    // One loop for each case, so that each becomes straight vector code.
+    match (activation, precision) {
+        (Activation::None, _) => gate_rows(wide, half, out, |x| x),
+        (Activation::Gelu, Precision::F32) => gate_rows(wide, half, out, gelu::<FMA>),
+        (Activation::Gelu, _) => gate_rows(wide, half, out, gelu_short::<FMA>),
+        (Activation::GeluTanh, _) => gate_rows(wide, half, out, gelu_tanh::<FMA>),
+        (Activation::Relu, _) => gate_rows(wide, half, out, |x: f32| x.max(0.0)),
+        (Activation::Silu, _) => gate_rows(wide, half, out, silu::<FMA>),
+        (Activation::Tanh, _) => gate_rows(wide, half, out, f32::tanh),
+    }
+}
+
+#[inline(always)]
+fn gate_rows(wide: &[f32], half: usize, out: &mut [f32], f: impl Fn(f32) -> f32) {
+    for (row, out) in wide.chunks_exact(2 * half).zip(out.chunks_exact_mut(half)) {
+        let (activated, factors) = row.split_at(half);
+        for ((out, x), factor) in out.iter_mut().zip(activated).zip(factors) {
+            *out = f(*x) * factor;
+        }
+    }
+}
+
+#[inline(always)]
+fn turn_body<const FMA: bool>(head: &mut [f32], cosines: &[f32], sines: &[f32]) {
+    let (low, high) = head.split_at_mut(cosines.len());
+    for (((low, high), cosine), sine) in low.iter_mut().zip(high).zip(cosines).zip(sines) {
+        let (x, y) = (*low, *high);
+        *low = multiply_add::<FMA>(x, *cosine, -(y * sine));
+        *high = multiply_add::<FMA>(y, *cosine, x * sine);
+    }
+}
+
+#[inline(always)]
+fn add_body<const FMA: bool>(x: &mut [f32], more: &[f32]) {
+    x.iter_mut().zip(more).for_each(|(x, more)| *x += more);
+}
+
+#[inline(always)]
 fn scale_body<const FMA: bool>(
     tile: &[f32],
     width: usize,
@@ -156,6 +231,32 @@ mod tests {
             let mut out = vec![0.0; 5 * 40];
             scale_rows(level, &x, 37, 33, &[0.3, 1.0, 2.0, 7.0, 11.0], &mut out, 40);
             x.extend(out);
+            let mut normed = noise(7, 37 * 2);
+            root_mean_square_norm(level, &mut normed, &gain, 1e-6);
+            turn(level, &mut normed[..36], &gain[..18], &bias[..18]);
+            add(level, &mut normed, &residual[..37 * 2]);
+            x.extend(normed);
+            for activation in [
+                Activation::None,
+                Activation::Gelu,
+                Activation::GeluTanh,
+                Activation::Relu,
+                Activation::Silu,
+                Activation::Tanh,
+            ] {
+                for precision in [Precision::F32, Precision::Bf16] {
+                    let mut out = vec![0.0; 2 * 37];
+                    gate(
+                        level,
+                        precision,
+                        activation,
+                        &residual[..4 * 37],
+                        37,
+                        &mut out,
+                    );
+                    x.extend(out);
+                }
+            }
             x
         };
         let expected = all(Level::Portable);

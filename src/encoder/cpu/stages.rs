@@ -3,11 +3,11 @@
 
 use std::time::Instant;
 
-use super::attention::{AttentionScratch, Heads, attend, attention_precision};
+use super::attention::{Attention, AttentionScratch, Heads, attention_precision};
 use super::kernels::layer_norm;
 use super::level::Level;
 use super::linear::{Linear, Scratch};
-use crate::{Activation, BertShape, Pooling, Precision, pool};
+use crate::{Activation, Mask, Pooling, Precision, TransformerShape, pool};
 
 /// Seconds for each token in one layer, or for pooling in the whole model.
 #[derive(Clone, Copy, Debug)]
@@ -20,12 +20,12 @@ pub struct Stage {
     pub every_layer: bool,
 }
 
-/// Times the stages of a model of this shape (`wide` components between the feed-forward layers) on a batch of `texts` texts
+/// Times the stages of a BERT of this shape (`wide` components between the feed-forward layers) on a batch of `texts` texts
 /// of `length` tokens, each for about `seconds`, on one thread.
 pub fn stages(
     level: Level,
     precision: Precision,
-    shape: BertShape,
+    shape: TransformerShape,
     wide: usize,
     (texts, length): (usize, usize),
     seconds: f64,
@@ -62,17 +62,19 @@ pub fn stages(
     let plain: Vec<f64> = (0..4).map(|layer| apply(layer, Activation::None)).collect();
     let activated = apply(2, shape.activation);
 
-    let heads = Heads {
-        count: shape.heads,
-        size: size / shape.heads,
+    let attention = Attention {
+        level,
+        precision: attention_precision(level, precision),
+        heads: Heads::of(&shape),
+        mask: Mask::All,
+        bias: None,
     };
-    let attention = attention_precision(level, precision);
     let mut space = AttentionScratch::default();
     let attending = timed(seconds, || {
         let rows = input[..tokens * 3 * size].chunks_exact(length * 3 * size);
         let contexts = out[..tokens * size].chunks_exact_mut(length * size);
         for (rows, context) in rows.zip(contexts) {
-            attend(level, attention, heads, rows, context, &mut space);
+            attention.attend(rows, context, &mut space);
         }
     });
     let (gain, bias) = (vec![1.0; size], vec![0.0; size]);
@@ -120,14 +122,7 @@ mod tests {
 
     #[test]
     fn every_stage_takes_time() {
-        let shape = BertShape {
-            hidden: 32,
-            heads: 2,
-            vocabulary: 10,
-            positions: 16,
-            epsilon: 1e-12,
-            activation: Activation::Gelu,
-        };
+        let shape = TransformerShape::of_bert(32, 2, 10, 16);
         for level in Level::available() {
             let stages = stages(level, Precision::F32, shape, 64, (2, 8), 0.001);
             let names: Vec<&str> = stages.iter().map(|s| s.name).collect();

@@ -1,14 +1,17 @@
-//! BERT as a graph of tensors.
+//! A transformer as a graph of tensors.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use candle_core::{DType, Result, Tensor};
-use candle_nn::ops::{layer_norm, softmax_last_dim};
+use candle_nn::ops::{layer_norm, rms_norm, silu, softmax_last_dim};
+use candle_nn::rotary_emb::rope;
 
 use super::device::{CandleDevice, CandleLinear, ONES, is_out_of_memory, with_ones};
 use super::{failed, said};
+use crate::block::Turns;
 use crate::{
-    Activation, BertShape, BertWeights, EncodeError, Encoder, Packed, Pooling, TextHead, check,
+    Activation, EncodeError, Encoder, Mask, NormKind, NormPlace, Packed, Pooling, TextHead,
+    TransformerShape, TransformerWeights, Turn, check,
 };
 
 /// Texts of a bucket are at least this share as long as its longest one: little is padded.
@@ -20,82 +23,125 @@ const PADDED: f32 = -30_000.0;
 /// Fewest tokens that a batch is halved to when memory is short.
 const LEAST_TOKENS: usize = 64;
 
-/// Norms as tensors: gain and bias.
-type Norm = (Tensor, Tensor);
+/// Norms as tensors: gain, and bias where they have one.
+type Norm = (Tensor, Option<Tensor>);
 
 /// A layer on the device.
 struct DeviceLayer {
-    /// (3 * heads, hidden and ones, size of a head): queries of all heads, then keys, then values.
+    /// (heads + 2 * key heads, hidden and ones, size of a head): queries of all heads, then keys, then values.
     heads: Tensor,
+    /// Gains of norms over queries and keys.
+    head_norms: Option<(Tensor, Tensor)>,
+    /// The number of its turns.
+    turn: Option<usize>,
+    mask: Mask,
     attention_output: CandleLinear,
-    attention_norm: Norm,
+    attention_norm: Option<Norm>,
     intermediate: CandleLinear,
     output: CandleLinear,
     output_norm: Norm,
 }
 
-/// A BERT sentence encoder as a candle graph.
-pub struct CandleBert {
+/// A transformer sentence encoder as a candle graph.
+pub struct CandleTransformer {
     device: CandleDevice,
-    shape: BertShape,
+    shape: TransformerShape,
     head: TextHead,
     words: Tensor,
-    positions: Tensor,
-    embedding_norm: Norm,
+    positions: Option<Tensor>,
+    embedding_norm: Option<Norm>,
+    /// Each once, with cosines and sines (positions, half of a head).
+    turns: Vec<(Turn, Tensor, Tensor)>,
+    /// (heads, 2 * positions - 1) on the host.
+    offset_bias: Option<Vec<f32>>,
     layers: Vec<DeviceLayer>,
+    last_norm: Option<Norm>,
     dense: Vec<(CandleLinear, Activation)>,
     dim: usize,
     /// Halved when the device runs out of memory.
     tokens_per_batch: AtomicUsize,
 }
 
-impl std::fmt::Debug for CandleBert {
+/// What all layers of a batch share.
+struct Batch {
+    /// Tokens of the longest text.
+    longest: usize,
+    /// (heads and rows, ONES), added to the scores of keys.
+    padding: Tensor,
+    /// Added to scores, by mask: (heads or 1, 1, longest, longest). None where nothing is.
+    added: Vec<(Mask, Option<Tensor>)>,
+}
+
+impl std::fmt::Debug for CandleTransformer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CandleBert")
+        f.debug_struct("CandleTransformer")
             .field("device", &self.device)
             .field("shape", &self.shape)
             .finish_non_exhaustive()
     }
 }
 
-impl CandleBert {
+impl CandleTransformer {
     /// An encoder of weights that are on this device.
     ///
     /// # Errors
     /// [`EncodeError::Device`] if the device has no room for them.
     pub fn new(
         device: CandleDevice,
-        shape: BertShape,
-        weights: BertWeights<CandleLinear>,
+        shape: TransformerShape,
+        weights: TransformerWeights<CandleLinear>,
         head: TextHead,
     ) -> std::result::Result<Self, EncodeError> {
         let build = || {
             let norm = |(gain, bias): (Vec<f32>, Vec<f32>)| -> Result<Norm> {
-                Ok((
-                    device.tensor(gain, shape.hidden)?,
-                    device.tensor(bias, shape.hidden)?,
-                ))
+                let bias = (!bias.is_empty()).then(|| device.tensor(bias, shape.hidden));
+                Ok((device.tensor(gain, shape.hidden)?, bias.transpose()?))
             };
+            let mut turns: Vec<(Turn, Tensor, Tensor)> = Vec::new();
+            for turn in weights.layers.iter().filter_map(|layer| layer.turn) {
+                if turns.iter().all(|(known, ..)| *known != turn) {
+                    let of = Turns::of(turn, shape.head_size, shape.positions);
+                    let size = (shape.positions, of.half);
+                    let cosines = device.tensor(of.cosines, size)?;
+                    turns.push((turn, cosines, device.tensor(of.sines, size)?));
+                }
+            }
             let mut layers = Vec::new();
             for layer in weights.layers {
+                let gains = layer.head_norms.map(|(query, key)| -> Result<_> {
+                    let gain = |gain: Vec<f32>| device.tensor(gain, shape.head_size);
+                    Ok((gain(query)?, gain(key)?))
+                });
                 layers.push(DeviceLayer {
-                    heads: layer.query_key_value.in_parts(3 * shape.heads)?,
+                    heads: layer
+                        .query_key_value
+                        .in_parts(shape.heads + 2 * shape.key_heads)?,
+                    head_norms: gains.transpose()?,
+                    turn: turns
+                        .iter()
+                        .position(|(turn, ..)| Some(*turn) == layer.turn),
+                    mask: layer.mask,
                     attention_output: layer.attention_output,
-                    attention_norm: norm(layer.attention_norm)?,
+                    attention_norm: layer.attention_norm.map(norm).transpose()?,
                     intermediate: layer.intermediate,
                     output: layer.output,
                     output_norm: norm(layer.output_norm)?,
                 });
             }
             let words = device.tensor(weights.words, (shape.vocabulary, shape.hidden))?;
-            let positions = device.tensor(weights.positions, (shape.positions, shape.hidden))?;
+            let positions = weights.positions;
+            let positions =
+                positions.map(|rows| device.tensor(rows, (shape.positions, shape.hidden)));
             let mut this = Self {
-                embedding_norm: norm(weights.embedding_norm)?,
+                embedding_norm: weights.embedding_norm.map(norm).transpose()?,
+                last_norm: weights.last_norm.map(norm).transpose()?,
                 device,
                 shape,
                 head,
                 words,
-                positions,
+                positions: positions.transpose()?,
+                turns,
+                offset_bias: weights.offset_bias,
                 layers,
                 dense: weights.dense,
                 dim: shape.hidden,
@@ -141,59 +187,161 @@ impl CandleBert {
         let words = self
             .words
             .index_select(&Tensor::from_vec(ids, rows, device)?, 0)?;
-        let positions = self.positions.narrow(0, 0, longest)?;
-        let x = words
-            .reshape((count, longest, hidden))?
-            .broadcast_add(&positions)?;
-        let mut x = self.norm(&x.reshape((rows, hidden))?, &self.embedding_norm)?;
+        let mut x = words;
+        if let Some(positions) = &self.positions {
+            let texts = x.reshape((count, longest, hidden))?;
+            let placed = texts.broadcast_add(&positions.narrow(0, 0, longest)?)?;
+            x = placed.reshape((rows, hidden))?;
+        }
+        let mut x = self.norm(&x, self.embedding_norm.as_ref())?;
         // The same for all heads.
         let padding = self.device.tensor(padding, (rows, ONES))?;
-        let padding = Tensor::cat(&vec![&padding; self.shape.heads], 0)?;
+        let batch = Batch {
+            longest,
+            padding: Tensor::cat(&vec![&padding; self.shape.heads], 0)?,
+            added: self.added(longest)?,
+        };
         for layer in &self.layers {
-            let attended = self.attend(layer, &x, &padding, longest)?;
-            x = self.norm(&(x + attended)?, &layer.attention_norm)?;
-            let wide = activate(&layer.intermediate.apply(&x)?, self.shape.activation)?;
-            x = self.norm(&(&x + layer.output.apply(&wide)?)?, &layer.output_norm)?;
+            let (attention_norm, output_norm) =
+                (layer.attention_norm.as_ref(), Some(&layer.output_norm));
+            x = match self.shape.norm_place {
+                NormPlace::After => {
+                    let attended = self.attend(layer, &x, &batch)?;
+                    let x = self.norm(&(x + attended)?, attention_norm)?;
+                    self.norm(&(&x + self.feed(layer, &x)?)?, output_norm)?
+                }
+                NormPlace::Before => {
+                    let attended = self.attend(layer, &self.norm(&x, attention_norm)?, &batch)?;
+                    let x = (x + attended)?;
+                    (&x + self.feed(layer, &self.norm(&x, output_norm)?)?)?
+                }
+            };
         }
+        let x = self.norm(&x, self.last_norm.as_ref())?;
         self.pool(&x, texts, longest)
     }
 
-    fn norm(&self, x: &Tensor, (gain, bias): &Norm) -> Result<Tensor> {
-        layer_norm(x, gain, bias, self.shape.epsilon)
+    /// What masks and offsets add to the scores of texts of `longest` tokens.
+    fn added(&self, longest: usize) -> Result<Vec<(Mask, Option<Tensor>)>> {
+        let mut added: Vec<(Mask, Option<Tensor>)> = Vec::new();
+        for mask in self.layers.iter().map(|layer| layer.mask) {
+            if added.iter().any(|(known, _)| *known == mask) {
+                continue;
+            }
+            if mask == Mask::All && self.offset_bias.is_none() {
+                added.push((mask, None));
+                continue;
+            }
+            let heads = self.offset_bias.as_ref().map_or(1, |_| self.shape.heads);
+            let width = 2 * self.shape.positions - 1;
+            let mut scores = Vec::with_capacity(heads * longest * longest);
+            for head in 0..heads {
+                for query in 0..longest {
+                    let seen = mask.seen(query, longest);
+                    let first = head * width + self.shape.positions - 1 - query;
+                    scores.extend((0..longest).map(|key| match &self.offset_bias {
+                        _ if !seen.contains(&key) => PADDED,
+                        Some(bias) => bias[first + key],
+                        None => 0.0,
+                    }));
+                }
+            }
+            let tensor = self.device.tensor(scores, (heads, 1, longest, longest))?;
+            added.push((mask, Some(tensor)));
+        }
+        Ok(added)
     }
 
-    /// Attention of rows (rows, hidden) of texts of `longest` tokens each; `padding` (heads and rows, ONES) is added to
-    /// the scores of keys. Every tensor in here is made in the order of memory that its next product wants, and products
-    /// add what is to be added: copies in another order, and sums of unlike shapes, take a GPU longer than the products.
-    fn attend(
-        &self,
-        layer: &DeviceLayer,
-        x: &Tensor,
-        padding: &Tensor,
-        longest: usize,
-    ) -> Result<Tensor> {
-        let heads = self.shape.heads;
-        let size = self.shape.hidden / heads;
+    fn norm(&self, x: &Tensor, norm: Option<&Norm>) -> Result<Tensor> {
+        match (norm, self.shape.norm) {
+            (None, _) => Ok(x.clone()),
+            (Some((gain, Some(bias))), NormKind::Layer) => {
+                layer_norm(x, gain, bias, self.shape.epsilon)
+            }
+            (Some((gain, _)), _) => rms_norm(x, gain, self.shape.epsilon),
+        }
+    }
+
+    /// The feed-forward layers.
+    fn feed(&self, layer: &DeviceLayer, x: &Tensor) -> Result<Tensor> {
+        let wide = layer.intermediate.apply(x)?;
+        let activation = self.shape.activation;
+        if !self.shape.gated {
+            return layer.output.apply(&activate(&wide, activation)?);
+        }
+        let half = wide.dim(1)? / 2;
+        let activated = activate(&wide.narrow(1, 0, half)?.contiguous()?, activation)?;
+        layer
+            .output
+            .apply(&(activated * wide.narrow(1, half, half)?)?)
+    }
+
+    /// Attention of rows (rows, hidden) of texts of as many tokens as the longest. Every tensor in here is made in the order
+    /// of memory that its next product wants, and products add what is to be added: copies in another order, and sums of
+    /// unlike shapes, take a GPU longer than the products.
+    fn attend(&self, layer: &DeviceLayer, x: &Tensor, batch: &Batch) -> Result<Tensor> {
+        let TransformerShape {
+            heads,
+            key_heads,
+            head_size: size,
+            ..
+        } = self.shape;
+        let longest = batch.longest;
         let (rows, _) = x.dims2()?;
+        let texts = rows / longest;
         let x = with_ones(&[x])?;
         let all = x
-            .broadcast_as((3 * heads, rows, x.dim(1)?))?
+            .broadcast_as((heads + 2 * key_heads, rows, x.dim(1)?))?
             .matmul(&layer.heads)?;
-        let part = |at: usize| {
-            all.narrow(0, at * heads, heads)?
-                .reshape((heads * rows, size))
-        };
+        let part =
+            |first: usize, count: usize| all.narrow(0, first, count)?.reshape((count * rows, size));
         // (heads and texts, tokens, numbers)
         let by_text = |x: Tensor| {
             let width = x.dim(1)?;
-            x.reshape((heads * rows / longest, longest, width))
+            x.reshape((heads * texts, longest, width))
         };
+        let placed = |x: Tensor, gain: Option<&Tensor>| -> Result<Tensor> {
+            let mut x = x;
+            if let Some(gain) = gain {
+                x = rms_norm(&x, gain, self.shape.epsilon)?;
+            }
+            if let Some((_, cosines, sines)) = layer.turn.and_then(|turn| self.turns.get(turn)) {
+                let count = x.dim(0)? / rows;
+                let (cosines, sines) =
+                    (cosines.narrow(0, 0, longest)?, sines.narrow(0, 0, longest)?);
+                let turned = rope(&x.reshape((count, texts, longest, size))?, &cosines, &sines)?;
+                x = turned.reshape((count * rows, size))?;
+            }
+            Ok(x)
+        };
+        // Heads of keys and values, once for each attention head.
+        let for_all = |x: Tensor| -> Result<Tensor> {
+            match heads / key_heads {
+                1 => Ok(x),
+                shared => x
+                    .reshape((key_heads, 1, rows, size))?
+                    .broadcast_as((key_heads, shared, rows, size))?
+                    .contiguous()?
+                    .reshape((heads * rows, size)),
+            }
+        };
+        let gains = layer.head_norms.as_ref();
+        let query = placed(part(0, heads)?, gains.map(|(query, _)| query))?;
+        let key = placed(part(heads, key_heads)?, gains.map(|(_, key)| key))?;
+        let value = by_text(for_all(part(heads + key_heads, key_heads)?)?)?;
         // Scaled before the product, so that scores stay within the range of f16.
-        let query = (part(0)? * (1.0 / (size as f64).sqrt()))?;
+        let query = (query * (1.0 / (size as f64).sqrt()))?;
         let query = by_text(with_ones(&[&query])?)?;
-        let key = by_text(Tensor::cat(&[&part(1)?, padding], 1)?)?;
-        let value = by_text(part(2)?)?;
-        let weights = softmax_last_dim(&query.matmul(&key.t()?)?)?;
+        let key = by_text(Tensor::cat(&[&for_all(key)?, &batch.padding], 1)?)?;
+        let mut scores = query.matmul(&key.t()?)?;
+        let mut added = batch.added.iter();
+        if let Some((_, Some(added))) = added.find(|(mask, _)| *mask == layer.mask) {
+            let by_head = scores.reshape((heads, texts, longest, longest))?;
+            scores = by_head
+                .broadcast_add(added)?
+                .reshape((heads * texts, longest, longest))?;
+        }
+        let weights = softmax_last_dim(&scores)?;
         let context = weights.matmul(&value)?.reshape((heads, rows, size))?;
         let columns = (0..heads).map(|head| context.get(head));
         let columns = columns.collect::<Result<Vec<_>>>()?;
@@ -240,6 +388,11 @@ impl CandleBert {
         for (linear, activation) in &self.dense {
             let narrow = vectors.to_dtype(self.device.dtype)?;
             vectors = activate(&linear.apply(&narrow)?, *activation)?.to_dtype(DType::F32)?;
+        }
+        if let Some(keep) = self.head.keep {
+            vectors = vectors
+                .narrow(1, 0, keep.min(vectors.dim(1)?))?
+                .contiguous()?;
         }
         if self.head.normalise {
             let length = vectors.sqr()?.sum_keepdim(1)?.sqrt()?.maximum(1e-12)?;
@@ -297,11 +450,12 @@ fn activate(x: &Tensor, activation: Activation) -> Result<Tensor> {
         Activation::Gelu => x.gelu_erf(),
         Activation::GeluTanh => x.gelu(),
         Activation::Relu => x.relu(),
+        Activation::Silu => silu(x),
         Activation::Tanh => x.tanh(),
     }
 }
 
-impl Encoder for CandleBert {
+impl Encoder for CandleTransformer {
     fn dim(&self) -> usize {
         self.dim
     }
