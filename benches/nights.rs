@@ -173,6 +173,7 @@ fn one_run(args: &[String]) {
         rules: rules(),
         engine: EngineRequest {
             model: None,
+            adjusted: Default::default(),
             device: "auto".into(),
             precision: "auto".into(),
             threads,

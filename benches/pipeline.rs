@@ -245,6 +245,7 @@ fn main() {
     write_traces(&path, traces);
     let engine = EngineRequest {
         model: None,
+        adjusted: Default::default(),
         device: "auto".into(),
         precision: "auto".into(),
         threads,

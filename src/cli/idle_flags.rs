@@ -21,6 +21,8 @@ pub(super) const OF_CONVERSATIONS: &[&str] = &[
     "window",
     "on_no_evaluable",
     "model",
+    "prompt",
+    "dim",
     "device",
     "precision",
     "cache",
@@ -42,6 +44,8 @@ pub(super) const OF_CONVERSATIONS: &[&str] = &[
 /// Settings that `aggregate` has no use for, beside those of judges.
 pub(super) const OF_AGGREGATE: &[&str] = &[
     "model",
+    "prompt",
+    "dim",
     "device",
     "precision",
     "cache",
@@ -58,7 +62,15 @@ pub(super) const OF_AGGREGATE: &[&str] = &[
 ];
 
 /// Settings of the encoder.
-const OF_ENCODER: &[&str] = &["model", "device", "precision", "cache", "cache_size"];
+const OF_ENCODER: &[&str] = &[
+    "model",
+    "prompt",
+    "dim",
+    "device",
+    "precision",
+    "cache",
+    "cache_size",
+];
 /// Settings of judges that only matter where traces are judged.
 const OF_JUDGED_TRACES: &[&str] = &["judge_unshared", "judge_max_trace", "judge_long_traces"];
 

@@ -21,6 +21,7 @@ mod judge;
 mod list;
 mod listing;
 mod metrics;
+mod models;
 mod monitor;
 mod monitor_flags;
 mod monitor_run;
@@ -104,6 +105,8 @@ enum Command {
     Suite(suite::SuiteArgs),
     /// Query files with SQL and nightmill's functions
     Sql(sql::SqlArgs),
+    /// Embedding models: which there are, what they are, and how they come to sites without a network
+    Models(models::ModelsArgs),
     /// List all metrics
     Metrics(metrics::MetricsArgs),
     /// Print completions for a shell
@@ -149,6 +152,7 @@ impl Cli {
                 Command::Monitor(args) => monitor::run(args, config),
                 Command::Suite(args) => suite::run(args, config),
                 Command::Sql(args) => sql::run(args, config),
+                Command::Models(args) => models::run(args, config),
                 Command::Metrics(args) => metrics::run(args, config),
                 Command::Completions(args) => completions::run(&args),
             }));

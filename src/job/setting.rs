@@ -163,7 +163,7 @@ settings! {
     Main {
         /// Metrics to compute; all: those that need only traces; spans: those that look at spans [default: those that need no judge either]
         metrics("METRIC,..."): Option<Vec<String>>,
-        /// A model folder in sentence-transformers layout [default: the model inside the program]
+        /// A model folder: of sentence-transformers, transformers or Model2Vec [default: the model inside the program]
         model("DIR"): Option<PathBuf>,
         /// The judge model: openai/gpt-4o-mini, anthropic/…, gemini/…, or any name with --judge-url
         judge("MODEL"): Option<String>,
@@ -225,6 +225,11 @@ settings! {
         on_no_evaluable("WHAT"): Option<NoEvidence>,
     }
     Encoder {
+        /// What the model puts before every text: the name of one of its prompts, `none` for nothing, or text:… for a
+        /// text of your own [default: the model's default prompt, if it has one]
+        prompt("PROMPT"): Option<String>,
+        /// Keep the first components of each vector only, for models that are trained for it (Matryoshka) [default: all]
+        dim("N"): Option<Count<1, 65_536>>,
         /// Where to encode [default: auto]
         device("DEVICE"): Option<DeviceName>,
         /// What to compute in; auto is the fastest that is true enough, f16 is for a GPU [default: auto]

@@ -5,7 +5,7 @@ use crate::encoder::cpu::Level;
 use crate::encoder::{Packed, Precision};
 
 /// Texts of the kinds that traces hold, one a line: talk, tools, code, numbers, several languages.
-const CALIBRATION: &str = include_str!("calibration.txt");
+pub(super) const CALIBRATION: &str = include_str!("calibration.txt");
 
 /// How close vectors are to those at f32, on the calibration texts.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -42,8 +42,18 @@ const SHIPPED: &[(&str, &[u8])] = &[
 pub struct ModelFolder {
     name: String,
     root: Root,
+    adjusted: Adjusted,
     /// The checksum, once somebody has asked: the choice of a precision loads a model several times.
     sha256: OnceLock<String>,
+}
+
+/// How a model is used other than it comes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Adjusted {
+    /// What stands before every text: the name of a prompt of the model, `none`, or `text:` and a text.
+    pub prompt: Option<String>,
+    /// Components of vectors that are kept, the first ones.
+    pub dim: Option<usize>,
 }
 
 #[derive(Clone, Debug)]
@@ -71,6 +81,7 @@ impl ModelFolder {
         Ok(Self {
             name,
             root: Root::Disk(whole),
+            adjusted: Adjusted::default(),
             sha256: OnceLock::new(),
         })
     }
@@ -81,6 +92,7 @@ impl ModelFolder {
         return Some(Self {
             name: "all-MiniLM-L6-v2".into(),
             root: Root::Shipped,
+            adjusted: Adjusted::default(),
             sha256: OnceLock::new(),
         });
         #[cfg(not(feature = "shipped-model"))]
@@ -139,9 +151,84 @@ impl ModelFolder {
         }
     }
 
-    /// Components of vectors that are kept; all if none.
-    pub(super) fn dim(&self) -> Option<usize> {
-        None
+    /// The files that belong to the model: weights as safetensors, JSON and text, by their names inside the folder.
+    pub(super) fn files(&self) -> Result<Vec<String>, ModelError> {
+        match &self.root {
+            #[cfg(feature = "shipped-model")]
+            Root::Shipped => Ok(SHIPPED.iter().map(|(name, _)| (*name).to_owned()).collect()),
+            Root::Disk(root) => {
+                let mut files = Vec::new();
+                for entry in walkdir::WalkDir::new(root).sort_by_file_name() {
+                    let entry = entry.map_err(|e| ModelError::Folder {
+                        path: root.clone(),
+                        source: e.into(),
+                    })?;
+                    let name = entry.path().strip_prefix(root).unwrap_or(entry.path());
+                    let name = name.to_string_lossy().replace('\\', "/");
+                    // A hub's cache has links in place of files.
+                    let is_file = entry.path().is_file();
+                    if is_file && super::bundle::may_be_of_model(&name) {
+                        files.push(name);
+                    }
+                }
+                Ok(files)
+            }
+        }
+    }
+
+    /// Bytes of a file.
+    pub(super) fn size(&self, file: &str) -> Result<u64, ModelError> {
+        match &self.root {
+            #[cfg(feature = "shipped-model")]
+            Root::Shipped => Ok(self.find(file)?.map_or(0, |bytes| bytes.len() as u64)),
+            Root::Disk(root) => {
+                let found = std::fs::metadata(root.join(file));
+                found
+                    .map(|found| found.len())
+                    .map_err(|e| self.bad(file, e))
+            }
+        }
+    }
+
+    /// A file as a stream: weights may be larger than memory.
+    pub(super) fn open_file(&self, file: &str) -> Result<Box<dyn std::io::Read>, ModelError> {
+        match &self.root {
+            #[cfg(feature = "shipped-model")]
+            Root::Shipped => Ok(Box::new(std::io::Cursor::new(
+                self.find(file)?.unwrap_or_default(),
+            ))),
+            Root::Disk(root) => {
+                let opened = std::fs::File::open(root.join(file));
+                Ok(Box::new(opened.map_err(|e| self.bad(file, e))?))
+            }
+        }
+    }
+
+    /// The same model, used in another way than it comes.
+    pub fn adjusted(self, adjusted: Adjusted) -> Self {
+        Self {
+            adjusted,
+            sha256: OnceLock::new(),
+            ..self
+        }
+    }
+
+    /// How it is used.
+    pub(super) fn adjustment(&self) -> &Adjusted {
+        &self.adjusted
+    }
+
+    /// The name for people, and how it is used other than it comes: vectors of the one are not comparable with those of
+    /// the other.
+    pub(super) fn label(&self) -> String {
+        let mut label = self.name.clone();
+        if let Some(dim) = self.adjusted.dim {
+            label.push_str(&format!(" dim={dim}"));
+        }
+        if let Some(prompt) = &self.adjusted.prompt {
+            label.push_str(&format!(" prompt={prompt}"));
+        }
+        label
     }
 
     pub(super) fn bad(&self, file: &str, problem: impl std::fmt::Display) -> ModelError {
@@ -188,6 +275,10 @@ impl ModelFolder {
                 hash.update((bytes.len() as u64).to_le_bytes());
                 hash.update(&bytes);
             }
+        }
+        if self.adjusted != Adjusted::default() {
+            let Adjusted { prompt, dim } = &self.adjusted;
+            hash.update(format!("prompt {prompt:?}, components {dim:?}"));
         }
         let hex = hash.finalize();
         let hex: String = hex.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -1,10 +1,17 @@
 //! Model folders of sentence-transformers, transformers and Model2Vec: what they must hold, and how they become an encoder
 //! and a tokenizer.
 
+mod agreement;
+mod bundle;
 mod config;
+mod distill;
+mod facts;
 mod family;
 mod fidelity;
 mod folder;
+mod hub;
+mod library;
+mod provenance;
 mod spec;
 mod table;
 mod tensors;
@@ -13,10 +20,16 @@ mod weights;
 
 use std::path::PathBuf;
 
+pub use bundle::{export_bundle, import_bundle};
+pub use distill::{Distilled, distill};
+pub use facts::ModelFacts;
 #[cfg(feature = "candle")]
 pub use fidelity::load_fastest_on_device;
 pub use fidelity::{Fidelity, load_fastest};
-pub use folder::ModelFolder;
+pub use folder::{Adjusted, ModelFolder};
+pub use hub::{Hub, pull};
+pub use library::{Library, LibraryError};
+pub use provenance::{FileSum, ModelFault, Provenance};
 pub use text_tokenizer::TextTokenizer;
 
 use self::spec::{EncoderSpec, TransformerSpec};
@@ -66,9 +79,9 @@ pub enum ModelError {
 
 /// A loaded model: encoder, tokenizer and the facts that results must carry.
 pub struct Model {
-    /// The name for people: the folder's name.
+    /// The name for people: the folder's name, and how it is used other than it comes.
     pub name: String,
-    /// SHA-256 over all files that decide a vector (weights, configuration, tokenizer), in hex.
+    /// SHA-256 over all that decides a vector (weights, configuration, tokenizer, how they are used), in hex.
     pub sha256: String,
     /// How weights are stored: `f32`, `f16`, `bf16`, or `i8` of a static table.
     pub stored_precision: &'static str,
@@ -153,8 +166,14 @@ impl Model {
             },
         );
         let (tokenizer, encoder, stored_precision) = loaded?;
+        if let Some(dim) = folder.adjustment().dim.filter(|dim| *dim > encoder.dim()) {
+            return Err(folder.unsupported(format!(
+                "--dim {dim}: its vectors have {} components",
+                encoder.dim()
+            )));
+        }
         Ok(Self {
-            name: folder.name().to_owned(),
+            name: folder.label(),
             sha256: sha256?,
             stored_precision,
             is_table: matches!(spec.encoder, EncoderSpec::Table(_)),

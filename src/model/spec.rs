@@ -277,16 +277,39 @@ fn with_head(folder: &ModelFolder, module: &Module, head: Head) -> Result<Spec, 
             file: module.file(TOKENIZER),
             limit: Limit::Tokens(max_tokens),
             lowercase: limits.flag_or("do_lower_case", false)?,
-            prompt: default_prompt(folder)?,
+            prompt: prompt(folder)?,
             special_tokens: true,
             drop_unknown: false,
         },
     })
 }
 
-/// The prompt that the model puts before every text where nobody asks for another.
-fn default_prompt(folder: &ModelFolder) -> Result<String, ModelError> {
+/// What stands before every text: what was asked for, else the model's default prompt.
+fn prompt(folder: &ModelFolder) -> Result<String, ModelError> {
     let prompts = Config::optional(folder, "config_sentence_transformers.json")?;
+    let known = prompts.get("prompts").and_then(Value::as_object);
+    match folder.adjustment().prompt.as_deref() {
+        None => {}
+        Some("none") => return Ok(String::new()),
+        Some(asked) => {
+            if let Some(text) = asked.strip_prefix("text:") {
+                return Ok(text.to_owned());
+            }
+            let text = known.and_then(|known| known.get(asked)?.as_str());
+            return text.map(str::to_owned).ok_or_else(|| {
+                let names = known.into_iter().flat_map(|known| known.keys());
+                let names: Vec<&str> = names.map(String::as_str).collect();
+                let names = match names.is_empty() {
+                    true => "it has none".to_owned(),
+                    false => format!("it has {}", names.join(", ")),
+                };
+                folder.unsupported(format!(
+                    "--prompt {asked}: the model has no prompt of this name ({names}); `none` puts nothing before texts, \
+                     `text:…` a text of your own"
+                ))
+            });
+        }
+    }
     let Some(name) = prompts.get("default_prompt_name") else {
         return Ok(String::new());
     };
@@ -315,7 +338,7 @@ fn read_table(folder: &ModelFolder, first: &Module, others: &[Module]) -> Result
         file: first.file(TOKENIZER),
         limit: Limit::OfTokenizer,
         lowercase: false,
-        prompt: default_prompt(folder)?,
+        prompt: prompt(folder)?,
         special_tokens: false,
         drop_unknown: false,
     };

@@ -45,7 +45,7 @@ pub(super) fn load(
         stored,
         mapping,
         weights: weights.transpose()?,
-        keep: folder.dim(),
+        keep: folder.adjustment().dim,
         normalise: spec.normalise,
     };
     Ok((table, tensors.stored_precision()))

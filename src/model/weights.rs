@@ -64,7 +64,7 @@ fn head(folder: &ModelFolder, spec: &TransformerSpec, tokenizer: &TextTokenizer)
             true => 0,
             false => tokenizer.prompt_tokens(),
         },
-        keep: folder.dim(),
+        keep: folder.adjustment().dim,
         normalise: spec.normalise,
     }
 }

@@ -8,7 +8,7 @@ use crate::encoder::Precision;
 #[cfg(feature = "candle")]
 use crate::encoder::candle::CandleDevice;
 use crate::encoder::cpu::Level;
-use crate::model::{Model, ModelFolder, load_fastest};
+use crate::model::{Adjusted, Model, ModelFolder, load_fastest};
 use crate::output::RunError;
 
 /// Whether vectors are kept from run to run, and where.
@@ -27,6 +27,8 @@ pub enum CacheChoice {
 pub struct EngineRequest {
     /// A model folder; none is the shipped model.
     pub model: Option<PathBuf>,
+    /// How it is used other than it comes.
+    pub adjusted: Adjusted,
     /// `auto`, `cpu`, `cuda` or `metal`.
     pub device: String,
     /// `auto`, `f32`, `bf16` or `int8`.
@@ -197,6 +199,7 @@ fn load_model(request: &EngineRequest) -> Result<Model, RunError> {
             RunError::Request("this build carries no model; name a folder with --model DIR".into())
         })?,
     };
+    let files = files.adjusted(request.adjusted.clone());
     let precision = match target {
         Target::Cpu(precision) => precision,
         Target::Gpu { gpu, exact } => match load_on_gpu(&files, gpu, exact) {

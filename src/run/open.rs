@@ -19,6 +19,7 @@ use crate::job::{Calibration, Given, Job, NoEvidence, RequestRecord, SettingsErr
 use crate::metric::session_signal::ATTENTION;
 use crate::metric::spans::SPANS;
 use crate::metric::{ALL, CONVERSATION, Gate, Rules, SignalWeights, of_spans};
+use crate::model::Adjusted;
 use crate::run::inputs::text_mode;
 use crate::run::{
     CacheChoice, EngineRequest, ImportRequest, JudgeRequest, PageWriter, ScoreRequest, TurnsRequest,
@@ -157,6 +158,10 @@ pub fn engine(job: &Job, cache: CacheChoice) -> Result<EngineRequest, SettingsEr
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let request = EngineRequest {
         model: job.model.clone(),
+        adjusted: Adjusted {
+            prompt: job.prompt.clone(),
+            dim: job.dim.map(|n| n.get()),
+        },
         device: job.device.map_or("auto", |device| device.0).into(),
         precision: job.precision.map_or("auto", |precision| precision.0).into(),
         threads: job.threads.map_or(cores, |n| n.get()),

@@ -44,6 +44,7 @@ mod keeping;
 mod killed_at_each_write;
 mod laws;
 mod manual_scores;
+mod models;
 mod night_pages;
 mod nights;
 mod no_evidence;
