@@ -80,7 +80,14 @@ fn write_new(path: &Path, text: &str) -> Result<(), AnyError> {
         file.write_all(text.as_bytes())?;
         file.sync_all()
     });
-    written.map_err(|e| format!("--out {}: {e}", path.display()).into())
+    written.map_err(|e| match e.kind() {
+        std::io::ErrorKind::AlreadyExists => format!(
+            "--out {}: it exists already; choose another name",
+            path.display()
+        )
+        .into(),
+        _ => format!("--out {}: {e}", path.display()).into(),
+    })
 }
 
 fn text(calibration: &Calibration, notes: &[String], out: &Path) -> String {

@@ -161,7 +161,7 @@ fn member<M: Member>(given: &Given, name: &str) -> Result<M, SettingsError> {
 
 settings! {
     Main {
-        /// Metrics to compute; all: those that need only traces; spans: those that look at spans [default: those that need no judge either]
+        /// Metrics to compute; all: every metric of traces and sessions, those that ask a judge among them; spans: those that look at spans [default: those that need no judge either]
         metrics("METRIC,..."): Option<Vec<String>>,
         /// A model folder: of sentence-transformers, transformers or Model2Vec [default: the model inside the program]
         model("DIR"): Option<PathBuf>,

@@ -72,7 +72,12 @@ fn vectors(model: &Model, texts: &[&str]) -> Result<Vec<Vec<f32>>, String> {
 }
 
 fn cosine(a: &[f32], b: &[f32]) -> f64 {
-    crate::metric::cosine_similarity(a, b).unwrap_or(0.0)
+    let dot = |a: &[f32], b: &[f32]| -> f64 {
+        let products = a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b));
+        products.sum()
+    };
+    // A text without tokens has no direction.
+    dot(a, b) / (dot(a, a) * dot(b, b)).sqrt().max(f64::MIN_POSITIVE)
 }
 
 /// Pearson's correlation; 0 where one side is all equal.

@@ -154,6 +154,7 @@ pub(super) fn what_changed(
         continued.drift = Some(DriftSummary {
             is_gate: request.fail_on_drift,
             found: told.map(|told| owned(told.drift())).unwrap_or_default(),
+            few_nights: told.is_some_and(Changes::few_nights),
             untold: told.map(|told| owned(told.untold())).unwrap_or_default(),
             problem: changes.as_ref().err().cloned(),
         });

@@ -151,6 +151,8 @@ pub struct DriftSummary {
     pub is_gate: bool,
     /// What got worse by more than chance, a sentence each.
     pub found: Vec<String>,
+    /// Whether there are too few nights to know how much nights differ among themselves.
+    pub few_nights: bool,
     /// Metrics of which nothing can be told: their scores are of too few sessions, or of several models.
     pub untold: Vec<String>,
     /// Why nothing is known of it, if so.

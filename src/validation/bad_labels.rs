@@ -45,6 +45,39 @@ impl BadLabels {
     }
 }
 
+/// A value that is named as a label, and is the label of no row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unmet {
+    pub value: String,
+    /// A label that it may be meant for.
+    pub like: Option<String>,
+}
+
+impl BadLabels {
+    /// The named values that are none of these labels.
+    pub(super) fn unmet<'l>(&self, labels: impl Iterator<Item = &'l String> + Clone) -> Vec<Unmet> {
+        /// Likeness from which on a name is a slip of another.
+        const ALIKE: f64 = 0.88;
+        let values = self.tests.iter().filter_map(|test| match test {
+            Test::Is(value) if !labels.clone().any(|label| test.holds(label)) => Some(value),
+            _ => None,
+        });
+        let unmet = values.map(|value| {
+            let lower = value.to_lowercase();
+            let likeness = |label: &String| strsim::jaro_winkler(&label.to_lowercase(), &lower);
+            let unnamed = labels
+                .clone()
+                .filter(|label| !self.tests.iter().any(|test| test.holds(label)));
+            let nearest = unnamed.max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+            Unmet {
+                value: value.clone(),
+                like: nearest.filter(|label| likeness(label) >= ALIKE).cloned(),
+            }
+        });
+        unmet.collect()
+    }
+}
+
 impl Test {
     fn of(text: &str) -> Result<Self, String> {
         type Comparison = fn(f64) -> Test;
@@ -127,6 +160,16 @@ mod tests {
         assert_eq!(["0", "1.0"].map(|l| good.is_bad(l)), [yes, no]);
         assert_eq!(good.to_string(), "not `1`");
         assert_eq!(several.to_string(), "`failure` or `halted`");
+        let labels = ["halted", "success"].map(str::to_owned);
+        let unmet = |values: &[&str]| bad(values).unmet(labels.iter());
+        let of = |value: &str, like: Option<&str>| Unmet {
+            value: value.into(),
+            like: like.map(str::to_owned),
+        };
+        assert_eq!(unmet(&["halt", "halted"]), [of("halt", None)]);
+        assert_eq!(unmet(&["halt"]), [of("halt", Some("halted"))]);
+        assert_eq!(unmet(&["Halted"]), [of("Halted", Some("halted"))]);
+        assert_eq!(unmet(&["failure", "halted"]), [of("failure", None)]);
         assert!(BadLabels::new(&["<much".into()], false).is_err());
         assert!(BadLabels::new(&[], false).is_err());
     }

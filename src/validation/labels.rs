@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::bad_labels::Unmet;
 use super::{BadLabels, ValidationError};
 use crate::trace::{OnBadFile, Quarantine, TableColumns, TableSource, discover, label};
 
@@ -61,6 +62,8 @@ pub(super) struct Labels {
     pub without: u64,
     /// Rows whose label is no number, where numbers are compared.
     pub unclear: u64,
+    /// Values that were named, and that no row has.
+    pub unmet: Vec<String>,
 }
 
 /// The most values that a message lists.
@@ -89,7 +92,21 @@ impl Labels {
             {
                 reading.csv(file)?;
             }
-            Some(file) => reading.tables(&[file.display().to_string()])?,
+            Some(file) => {
+                const ENDINGS: [&str; 5] = ["parquet", "jsonl", "ndjson", "gz", "zst"];
+                let ending = file
+                    .extension()
+                    .map(|of| of.to_string_lossy().to_lowercase());
+                let known = ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str()));
+                if file.is_file() && !known {
+                    return Err(ValidationError::Refused(format!(
+                        "labels: `{}`: the kind of a file of labels is told by its name, which ends in .csv, .parquet or .jsonl; \
+                         give it such a name",
+                        file.display()
+                    )));
+                }
+                reading.tables(&[file.display().to_string()])?;
+            }
             None => reading.tables(files)?,
         }
         reading.finish()
@@ -114,6 +131,33 @@ impl Labels {
             .filter(|label| label.is_bad && label.is_mixed)
             .count()
     }
+}
+
+/// Why a column of a CSV file can't be read.
+fn column_problem(column: &str, found: usize, header: &csv::StringRecord) -> String {
+    let names: Vec<&str> = header.iter().collect();
+    let listed: Vec<String> = names
+        .iter()
+        .map(|name| format!("`{}`", name.escape_default()))
+        .collect();
+    let listed = listed.join(", ");
+    if found > 1 {
+        return format!("it has {found} columns `{column}`");
+    }
+    let hint = match names.as_slice() {
+        [] => return "it is empty".to_owned(),
+        [one] if one.contains([';', '\t']) => {
+            "; cells are separated by commas here, and it seems to use another sign"
+        }
+        _ if names.iter().any(|name| name.trim() == column) => {
+            "; that name stands there with blanks around it"
+        }
+        _ if column == "session_id" && names.contains(&"trace_id") => {
+            "; labels are of sessions: traces alone are not read"
+        }
+        _ => "",
+    };
+    format!("it has no column `{column}`, but {listed}{hint}")
 }
 
 struct Reading<'q> {
@@ -175,11 +219,7 @@ impl Reading<'_> {
         for column in needed.into_iter().flatten() {
             let found = header.iter().filter(|name| name == column).count();
             if found != 1 {
-                let listed: Vec<&str> = header.iter().collect();
-                return Err(wrong(format!(
-                    "the column `{column}` is there {found} times; it has {}",
-                    listed.join(", ")
-                )));
+                return Err(wrong(column_problem(column, found, &header)));
             }
         }
         for record in reader.records() {
@@ -231,9 +271,12 @@ impl Reading<'_> {
         known.task = known.task.take().or(task);
     }
 
-    fn finish(self) -> Result<Labels, ValidationError> {
+    fn finish(mut self) -> Result<Labels, ValidationError> {
         let column = &self.query.column;
         let refused = |problem: String| Err(ValidationError::Refused(problem));
+        if self.values.is_empty() && self.labels.without == 0 {
+            return refused("the labels have no rows".into());
+        }
         if self.values.is_empty() {
             return refused(format!(
                 "no row has both a label in `{column}` (a text, a number or a boolean, no list) and a session in `{}`",
@@ -246,12 +289,22 @@ impl Reading<'_> {
                 "which labels are bad? `{column}` is {values}; say --bad VALUE, or --good VALUE, or --bad '<0.5'"
             ));
         };
+        let unmet = bad.unmet(self.values.keys());
+        let slip = unmet
+            .iter()
+            .find_map(|Unmet { value, like }| Some((value, like.as_ref()?)));
+        if let Some((value, like)) = slip {
+            return refused(format!(
+                "no label is `{value}`: do you mean `{like}`? `{column}` is {values}"
+            ));
+        }
+        self.labels.unmet = unmet.into_iter().map(|unmet| unmet.value).collect();
         let sessions = self.labels.by_session.values();
         let kinds: HashSet<bool> = sessions.map(|label| label.is_bad).collect();
         if kinds.len() < 2 {
-            let all = if kinds.contains(&true) { "every" } else { "no" };
+            let all = if kinds.contains(&true) { "bad" } else { "good" };
             return refused(format!(
-                "{all} session is bad, where bad is {bad}: nothing can be compared; `{column}` is {values}"
+                "every session is {all}, where bad is {bad}: nothing can be compared; `{column}` is {values}"
             ));
         }
         Ok(self.labels)
@@ -265,7 +318,10 @@ impl Reading<'_> {
         let listed: Vec<String> = listed
             .map(|(value, count)| {
                 let short: String = value.chars().take(60).collect();
-                format!("`{short}` in {count} rows")
+                format!(
+                    "`{short}` in {count} {}",
+                    if **count == 1 { "row" } else { "rows" }
+                )
             })
             .collect();
         match values.len().saturating_sub(LISTED) {
@@ -317,10 +373,10 @@ mod tests {
     #[test]
     fn what_is_bad_has_to_be_said_and_be_there() {
         let asked = read(LINES, None).unwrap_err();
-        assert!(asked.contains("`1` in 3 rows, `0` in 1 rows"), "{asked}");
+        assert!(asked.contains("`1` in 3 rows, `0` in 1 row"), "{asked}");
         let none = read(LINES, Some("false")).unwrap_err();
         assert!(
-            none.contains("no session is bad, where bad is `false`"),
+            none.contains("every session is good, where bad is `false`"),
             "{none}"
         );
         let empty = read("{\"session_id\":\"a\",\"ok\":null,\"task\":1}\n", Some("0"));

@@ -260,6 +260,9 @@ fn of_run(
             "{path} was changed since the run: its labels are those of now"
         ));
     }
+    for value in &labels.unmet {
+        notes.push(format!("no label is `{value}`"));
+    }
     if labels.mixed() > 0 {
         let mixed = labels.mixed();
         notes.push(format!(

@@ -75,7 +75,8 @@ fn a_session_in_trouble_comes_first_and_says_why() {
     assert_eq!(attention["first"].as_array().unwrap().len(), 10);
     let why = first["why"].as_str().unwrap();
     // The step that it ended with ends no other session: of 15 such steps, the session goes on after 14.
-    let expected = "93 % of sessions go on where this one ended (more than 92 % of sessions)";
+    let expected =
+        "93 % of steps like its last one are followed by another (more than 92 % of sessions)";
     assert_eq!(why.split("; ").next(), Some(expected));
     let table = read_parquet(&out.join("attention/part-00000.parquet"));
     let sessions = read_parquet(&out.join("sessions/part-00000.parquet"));

@@ -62,7 +62,7 @@ fn a_model_says_what_it_is() {
         if model.starts_with("encoders") {
             // Weights and a configuration alone have no tokenizer, and that is said.
             let (_, problem) = ended(
-                &mut program()
+                program()
                     .args(["embed", "datasets/chats.jsonl", "--columns", "question"])
                     .current_dir(root())
                     .arg("--out")

@@ -166,6 +166,27 @@ fn every_command_of_the_pages_about_order_and_labels_works() {
     assert!(page.contains("What scores tell of"));
 }
 
+/// The page about models, from an empty folder.
+#[test]
+fn every_command_of_the_page_about_models_works() {
+    let page = std::fs::read_to_string(root().join("src/model/README.md")).unwrap();
+    let ran = Place::new().commands(&page);
+    assert_shown(
+        &ran,
+        &[
+            "models list",
+            "models distill",
+            "models export",
+            "models import",
+            "score",
+        ],
+    );
+    let told = ran
+        .iter()
+        .find(|(line, _)| line.starts_with("models verify"));
+    assert!(told.unwrap().1.contains("as they came"));
+}
+
 /// Subcommands in `nightmill …` of running text.
 fn named(pages: &[String]) -> BTreeSet<String> {
     let known = ["monitor", "runs"];

@@ -195,7 +195,7 @@ fn what_can_be_misread_is_refused() {
         assert!(ran.stderr.contains(with), "{}", ran.stderr);
     };
     refused(&[], "which labels are bad? `went_well` is `1` in");
-    refused(&["--bad", "no"], "no session is bad, where bad is `no`");
+    refused(&["--bad", "no"], "every session is good, where bad is `no`");
     refused(&["--bad", "<x"], "a number must follow `<`");
     refused(&["--bad", "0", "--good", "1"], "cannot be used with");
     refused(&["--bad", "0", "--task", "jobs"], "no column `jobs`");
@@ -212,7 +212,7 @@ fn what_can_be_misread_is_refused() {
     std::fs::write(&csv, "session,went_well\ns000,0\n").unwrap();
     refused(
         &["--bad", "0", "--labels", &csv],
-        "`session_id` is there 0 times",
+        "it has no column `session_id`, but `session`, `went_well`",
     );
     // Few labels tell nothing, and say so.
     std::fs::write(&csv, "session_id,went_well\ns000,0\ns002,1\n").unwrap();

@@ -17,7 +17,8 @@ pub enum HistoryError {
     Remote(PathBuf),
     /// A run directory without manifest.
     #[error(
-        "`{0}` is not a finished run (it has no manifest.json); run it again, or move it away to go on without it"
+        "`{0}` is not a finished run (it has no manifest.json); run it again, or move it away to go on without it; of a folder of runs, \
+         `nightmill runs list` names them"
     )]
     Unfinished(PathBuf),
     /// A run directory with a file that can't be read.

@@ -1,4 +1,4 @@
-//! `disengagement`: the share of the user's turns that give up or ask for a person.
+//! `disengagement`: the share of inputs that give up or ask for a person.
 //!
 //! Looked at are the inputs after the first of a session that say anything. One counts if it has one of the phrases below
 //! as whole words in any case.
@@ -7,7 +7,7 @@
 
 use super::{SessionSignal, share};
 
-pub(super) const SIGNAL: SessionSignal = share("disengagement", 1.0, "of the user's turns give up");
+pub(super) const SIGNAL: SessionSignal = share("disengagement", 1.0, "of inputs give up");
 
 /// Phrases of a user who gives up.
 pub(super) const PHRASES: [&str; 23] = [

@@ -1,4 +1,4 @@
-//! `misalignment`: the share of the user's turns that correct the agent or ask again.
+//! `misalignment`: the share of a session's later inputs that correct the agent or ask again.
 //!
 //! Looked at are the inputs after the first of a session that say anything. One counts if it has one of the phrases below
 //! as whole words in any case, or if its words overlap by four fifths (Jaccard, at least three words) with one of the 16
@@ -12,7 +12,7 @@ use super::{SessionSignal, share};
 pub(super) const SIGNAL: SessionSignal = share(
     "misalignment",
     1.0,
-    "of the user's turns correct the agent or ask again",
+    "of later inputs correct the agent or ask again",
 );
 
 /// Phrases of a user who corrects the agent.

@@ -1,4 +1,4 @@
-//! `satisfaction`: the share of the user's turns that thank or praise.
+//! `satisfaction`: the share of inputs that thank or praise.
 //!
 //! Looked at are the inputs after the first of a session that say anything. One counts if it has one of the phrases below
 //! as whole words in any case. It is shown and counts for nothing in the order of sessions: people thank out of courtesy,
@@ -10,7 +10,7 @@ use super::{SessionSignal, Worse, share};
 
 pub(super) const SIGNAL: SessionSignal = SessionSignal {
     worse: Worse::Less,
-    ..share("satisfaction", 0.0, "of the user's turns thank or praise")
+    ..share("satisfaction", 0.0, "of inputs thank or praise")
 };
 
 /// Phrases of a user who is content.

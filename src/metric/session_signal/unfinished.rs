@@ -12,8 +12,11 @@ use std::collections::HashMap;
 
 use super::{SessionFacts, SessionSignal, Step, share};
 
-pub(super) const SIGNAL: SessionSignal =
-    share("unfinished", 3.0, "of sessions go on where this one ended");
+pub(super) const SIGNAL: SessionSignal = share(
+    "unfinished",
+    3.0,
+    "of steps like its last one are followed by another",
+);
 
 /// Sessions that a call must end with its arguments, to be told from others of its name.
 const OFTEN: u32 = 10;

@@ -12,7 +12,7 @@ for (const filter of filters) {
   const option = (value, label) => make('option', { value }, label);
   const label = text => `${cut(filter.shown(filter.source.texts[text]))} (${grouped(filter.counts[text])})`;
   const options = filter.order.map(text => option(String(text), label(text)));
-  if (filter.unknown) options.unshift(option('-1', 'not known'));
+  if (filter.unknown) options.unshift(option('-1', filter.name === 'first_signal' ? 'nothing unusual' : 'not known'));
   const some = filter.order.length < filter.source.texts.length;
   filter.select = make('select', { 'data-filter': filter.name,
     title: some && `The ${MOST_CHOICES} most frequent; search finds the others` }, option('', 'any'), ...options);
@@ -24,8 +24,10 @@ for (const filter of filters) {
   });
   at('fields').append(make('label', null, filter.label, filter.select));
 }
+// Labels of shares begin with what they are of.
+const ordered = (name, label) => label === name ? name : `${name}: ${label.startsWith('of ') ? 'share ' : ''}${label}`;
 const order = make('select', { 'data-order': true }, make('option', { value: '' }, 'by a column'),
-  ...ofSignals.map(of => make('option', { value: of.name }, `${of.label}: ${labels.get(of.name)}`)));
+  ...ofSignals.map(of => make('option', { value: of.name }, ordered(of.label, labels.get(of.name)))));
 order.addEventListener('change', () => {
   [state.sort, state.down, state.page] = [order.value || usual, order.value !== '', 0];
   change();
@@ -80,12 +82,14 @@ for (const code of document.querySelectorAll('.command > code')) {
   code.parentElement.replaceWith(copyable(code.textContent));
 }
 
-readAddress();
+const linked = readAddress();
 at('finder').hidden = false;
 fields();
 find();
 draw();
 say();
 show();
+// A link into the list shows the list, and not the page's beginning.
+if (linked && state.session === null) at('list').scrollIntoView();
 // When all is loaded, the browser goes to the element of the address, and takes the focus away.
 if (state.session !== null) addEventListener('load', () => setTimeout(show));
