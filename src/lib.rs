@@ -13,6 +13,7 @@
     )
 )]
 
+pub mod benchmark;
 pub mod cli;
 pub mod conversation;
 pub mod embed;

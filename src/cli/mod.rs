@@ -2,6 +2,7 @@
 
 mod aggregate;
 mod analysed_runs;
+mod bench;
 mod calibrate;
 mod changes;
 mod completions;
@@ -107,6 +108,8 @@ enum Command {
     Sql(sql::SqlArgs),
     /// Embedding models: which there are, what they are, and how they come to sites without a network
     Models(models::ModelsArgs),
+    /// What models are worth here: quality, speed and memory, side by side
+    Bench(bench::BenchArgs),
     /// List all metrics
     Metrics(metrics::MetricsArgs),
     /// Print completions for a shell
@@ -152,6 +155,7 @@ impl Cli {
                 Command::Monitor(args) => monitor::run(args, config),
                 Command::Suite(args) => suite::run(args, config),
                 Command::Sql(args) => sql::run(args, config),
+                Command::Bench(args) => bench::run(&args),
                 Command::Models(args) => models::run(args, config),
                 Command::Metrics(args) => metrics::run(args, config),
                 Command::Completions(args) => completions::run(&args),

@@ -58,7 +58,7 @@ pub(super) fn run(args: ModelsArgs, config: Option<&Path>) -> Result<Outcome, An
 }
 
 /// The model that a name means: a folder, an id of the folder of models, or `shipped`.
-fn named(name: &str, library: &Library) -> Result<ModelFolder, AnyError> {
+pub(super) fn named(name: &str, library: &Library) -> Result<ModelFolder, AnyError> {
     let path = Path::new(name);
     if path.is_dir() {
         return Ok(ModelFolder::open(path)?);

@@ -1,6 +1,7 @@
 //! Reports for people: HTML for the browser, text for the terminal.
 
 mod answer;
+mod benchmark;
 mod changes;
 mod commands;
 mod first_sessions;
@@ -16,6 +17,7 @@ mod validation;
 mod words;
 
 pub use answer::answer;
+pub use benchmark::benchmark_page;
 pub use changes::{CHART_STYLE, changes_page, changes_section};
 pub use first_sessions::{FirstSession, first_sessions};
 pub use notice::{Notice, Places};

@@ -2,6 +2,8 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use std::collections::HashSet;
+
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value as Shown, context};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -100,7 +102,10 @@ pub fn html(
         metrics.into_iter().map(one).collect()
     };
     let safe = |text: String| Shown::from_safe_string(text);
-    let trusted = trust::lines(summary, rules);
+    let mut trusted = trust::lines(summary, rules);
+    if summary.attention.is_some() {
+        trusted.extend(trust::of_several(names_of(sessions)));
+    }
     let listed = sessions.listed.len();
     let page = template.render(context! {
         script => safe(SCRIPT.to_owned()),
@@ -159,6 +164,14 @@ fn all(sessions: &PageSessions, behind: usize) -> String {
              project_id{rest}"
         ),
     }
+}
+
+/// How many names the sessions of the list have.
+fn names_of(sessions: &PageSessions) -> usize {
+    let at = sessions.slices.iter().position(|slice| slice == "name");
+    let of = |session: &ListedSession| session.slices.get(at?).cloned().flatten();
+    let names: HashSet<String> = sessions.listed.iter().filter_map(of).collect();
+    names.len()
 }
 
 /// The scores of a session with their names in words, and how many percent of sessions have less.

@@ -60,6 +60,15 @@ pub(super) fn lines(summary: &Summary, rules: &Rules) -> Vec<Line> {
     lines
 }
 
+/// That agents of so many names are in one order.
+pub(super) fn of_several(names: usize) -> Option<Line> {
+    let text = format!(
+        "Sessions of {names} names are in one order, and what is usual for one agent may be unusual for another: filter the list \
+         by name."
+    );
+    (names > 1).then(|| line("open", text))
+}
+
 /// What it comes to: whether anything failed, whether scores were held against labels, and whether there is enough.
 pub(super) fn verdict(summary: &Summary, lines: &[Line]) -> String {
     let failed = lines.iter().any(|line| line.kind == "bad");

@@ -11,6 +11,7 @@
 
 mod attention;
 mod bad_data;
+mod bench;
 mod browser;
 mod bucket;
 mod buckets;

@@ -10,7 +10,7 @@ const ROOMS: &[&[&str]] = &[
     &["monitor"],
     &["suite"],
     &["report", "run"],
-    &["export", "validation"],
+    &["benchmark", "export", "validation"],
     &["history"],
     &["summary"],
     &["job"],
