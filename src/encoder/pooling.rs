@@ -18,8 +18,8 @@ pub enum Pooling {
 }
 
 /// Pools `tokens` (rows of `dim` components) into `out` (`dim` components). There is at least one
-/// row.
-pub fn pool(pooling: Pooling, tokens: &[f32], dim: usize, out: &mut [f32]) {
+/// row, and so many tokens of the text come before the first.
+pub fn pool(pooling: Pooling, tokens: &[f32], before: usize, dim: usize, out: &mut [f32]) {
     let count = tokens.len() / dim;
     let rows = tokens.chunks_exact(dim);
     match pooling {
@@ -45,11 +45,28 @@ pub fn pool(pooling: Pooling, tokens: &[f32], dim: usize, out: &mut [f32]) {
         Pooling::WeightedMean => {
             out.fill(0.0);
             for (at, row) in rows.enumerate() {
-                let weight = (at + 1) as f32;
+                let weight = (before + at + 1) as f32;
                 out.iter_mut().zip(row).for_each(|(o, x)| *o += weight * x);
             }
-            let total = (count * (count + 1) / 2) as f32;
+            let total = (count * before + count * (count + 1) / 2) as f32;
             out.iter_mut().for_each(|o| *o /= total);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_behind_a_prompt_keep_the_weights_of_their_places() {
+        let mut out = [0.0];
+        // The second and third token of a text: (2 * 10 + 3 * 40) / 5.
+        pool(Pooling::WeightedMean, &[10.0, 40.0], 1, 1, &mut out);
+        assert_eq!(out, [28.0]);
+        pool(Pooling::WeightedMean, &[10.0, 40.0], 0, 1, &mut out);
+        assert_eq!(out, [30.0]);
+        pool(Pooling::Mean, &[10.0, 40.0], 7, 1, &mut out);
+        assert_eq!(out, [25.0]);
     }
 }

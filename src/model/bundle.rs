@@ -11,10 +11,9 @@ use std::path::{Component, Path};
 
 use tar::{Archive, Builder, EntryType, Header};
 
+use super::ModelFolder;
 use super::library::{Library, LibraryError, check_id};
 use super::provenance::{PROVENANCE, Provenance, sum_of};
-use super::text_tokenizer::TextTokenizer;
-use super::{ModelFolder, spec};
 
 /// Most bytes of the head.
 const MOST_OF_HEAD: u64 = 4 << 20;
@@ -26,9 +25,14 @@ const NAMES: [&str; 3] = ["LICENSE", "NOTICE", "COPYING"];
 /// Whether a file of this name may belong to a model here.
 pub(super) fn may_be_of_model(name: &str) -> bool {
     let path = Path::new(name);
-    let inside = path
-        .components()
-        .all(|part| matches!(part, Component::Normal(_)));
+    let parts = path.components().map(|part| match part {
+        Component::Normal(part) => part.to_str(),
+        _ => None,
+    });
+    // Written in the one way in which a name can be: `a//b` and `a/./b` are other names of `a/b`.
+    let inside = parts
+        .collect::<Option<Vec<&str>>>()
+        .is_some_and(|parts| !parts.is_empty() && parts.join("/") == name);
     let file = path
         .file_name()
         .and_then(|name| name.to_str())
@@ -60,8 +64,7 @@ pub fn export_bundle(
     let failed = |e: std::io::Error| LibraryError::io(out, e);
     let head = Provenance::of(folder, id)?;
     let beside = out.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let mut written =
-        tempfile::NamedTempFile::new_in(beside.unwrap_or(Path::new("."))).map_err(failed)?;
+    let mut written = new_file(beside.unwrap_or(Path::new("."))).map_err(failed)?;
     let packed = zstd::Encoder::new(BufWriter::new(written.as_file_mut()), 3).map_err(failed)?;
     let mut archive = Builder::new(packed);
     let told = serde_json::to_vec_pretty(&head).map_err(|e| failed(e.into()))?;
@@ -80,7 +83,18 @@ pub fn export_bundle(
     Ok(head)
 }
 
-/// Adds a file; equal models make equal bundles.
+/// A file under a temporary name that others may read as they may read all of the user's.
+fn new_file(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(std::fs::Permissions::from_mode(0o666));
+    }
+    builder.tempfile_in(folder)
+}
+
+/// Adds a file; equal files make equal bundles.
 fn append<W: Write>(
     archive: &mut Builder<W>,
     name: &str,
@@ -128,14 +142,7 @@ pub fn import_bundle(
     first.read_to_end(&mut told).map_err(failed)?;
     let head: Provenance =
         serde_json::from_slice(&told).map_err(|e| not_a_bundle(&format!("{PROVENANCE}: {e}")))?;
-    let target = library.place(&head.id)?;
-    if target.exists() && !overwrite {
-        return Err(LibraryError::Refused(format!(
-            "the model `{}` is in the library already, at `{}`; give --overwrite to replace it",
-            head.id,
-            target.display()
-        )));
-    }
+    let target = library.place_of_new(&head.id, overwrite)?;
     let root = library.root();
     std::fs::create_dir_all(root).map_err(|e| LibraryError::io(root, e))?;
     let made = tempfile::Builder::new()
@@ -241,10 +248,9 @@ pub(super) fn settle_folder(
     })
 }
 
-/// Whether a folder is a model that this version can use, as far as its files say without encoding anything.
+/// Whether a folder is a model that this version can use: it is loaded, and nothing is encoded.
 pub(super) fn check_usable(folder: &ModelFolder) -> Result<(), LibraryError> {
-    let spec = spec::read(folder)?;
-    TextTokenizer::read(folder, &spec.texts)?;
-    super::ModelFacts::of(folder)?;
+    let level = crate::encoder::cpu::Level::choose().map_err(LibraryError::Refused)?;
+    super::Model::load(folder, level, crate::encoder::Precision::F32)?;
     Ok(())
 }

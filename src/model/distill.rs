@@ -13,7 +13,7 @@ use tokenizers::Tokenizer;
 
 use super::agreement::pair_agreement;
 use super::bundle::settle_made;
-use super::library::LibraryError;
+use super::library::{LibraryError, is_model};
 use super::spec::EncoderSpec;
 use super::{Model, ModelError, ModelFolder, facts, load_fastest, spec, weights};
 use crate::encoder::cpu::Level;
@@ -52,11 +52,19 @@ pub fn distill(
     overwrite: bool,
 ) -> Result<Distilled, LibraryError> {
     let refuse = |problem: String| LibraryError::Refused(problem);
-    if out.exists() && !overwrite {
-        return Err(refuse(format!(
-            "`{}` exists already; give --overwrite to replace it",
-            out.display()
-        )));
+    if out.exists() {
+        let same = out
+            .canonicalize()
+            .is_ok_and(|out| out.display().to_string() == teacher.origin());
+        let problem = match (same, is_model(out), overwrite) {
+            (true, ..) => "the teacher itself is there",
+            (_, false, _) => "it is no model, and is not replaced by one",
+            (.., false) => "it exists already; give --overwrite to replace it",
+            _ => "",
+        };
+        if !problem.is_empty() {
+            return Err(refuse(format!("--out {}: {problem}", out.display())));
+        }
     }
     let started = std::time::Instant::now();
     let level = Level::choose().map_err(refuse)?;
@@ -68,10 +76,18 @@ pub fn distill(
             teacher.name()
         )));
     };
+    if described.texts.lowercase {
+        return Err(refuse(format!(
+            "`{}` lower-cases texts before its tokenizer sees them (do_lower_case), which a table can't say of itself; let its \
+             tokenizer.json do it",
+            teacher.name()
+        )));
+    }
     // What a token's own vector is, whatever the teacher makes of those of a text.
     inner.pooling = Pooling::Mean;
     inner.dense.clear();
     inner.normalise = false;
+    inner.keep = None;
     let width = inner.plan.shape.hidden;
     if dim > width {
         return Err(refuse(format!(

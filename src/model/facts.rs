@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::config::Config;
 use super::spec::{EncoderSpec, Limit, Spec, in_folder, read};
 use super::tensors::{Tensors, WEIGHTS, bytes};
+use super::text_tokenizer::TextTokenizer;
 use super::{ModelError, ModelFolder};
 use crate::encoder::Pooling;
 
@@ -56,10 +57,11 @@ impl ModelFacts {
         let prompts = Config::optional(folder, "config_sentence_transformers.json")?;
         let prompts = prompts.get("prompts").and_then(Value::as_object);
         let prompts = prompts.into_iter().flat_map(|prompts| prompts.keys());
-        let (max_tokens, default_prompt) = match texts.limit {
-            Limit::Tokens(most) | Limit::TokensAndCharacters(most) => (Some(most), texts.prompt),
-            Limit::OfTokenizer => (None, texts.prompt),
+        let max_tokens = match texts.limit {
+            Limit::Tokens(most) | Limit::TokensAndCharacters(most) => Some(most),
+            Limit::OfTokenizer => TextTokenizer::read(folder, &texts)?.max_tokens(),
         };
+        let default_prompt = texts.prompt;
         let mut bytes_of_all = 0;
         for file in folder.files()? {
             bytes_of_all += folder.size(&file)?;

@@ -254,15 +254,16 @@ impl ModelFolder {
         let mut files = vec![
             "config.json".to_owned(),
             "modules.json".into(),
-            "sentence_bert_config.json".into(),
             "config_sentence_transformers.json".into(),
             "tokenizer.json".into(),
             "tokenizer_config.json".into(),
             "model.safetensors".into(),
         ];
+        files.extend(super::spec::LIMITS.map(str::to_owned));
         for module in super::spec::module_paths(self)? {
             files.push(format!("{module}/config.json"));
-            files.push(format!("{module}/sentence_bert_config.json"));
+            let limits = super::spec::LIMITS.iter();
+            files.extend(limits.map(|file| format!("{module}/{file}")));
             files.push(format!("{module}/tokenizer.json"));
             files.push(format!("{module}/tokenizer_config.json"));
             files.push(format!("{module}/model.safetensors"));

@@ -10,6 +10,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use reqwest::{Client, Response, StatusCode, header};
 use serde::Deserialize;
 use sha1::{Digest, Sha1};
@@ -29,6 +30,15 @@ const WAIT: Duration = Duration::from_millis(500);
 /// The longest wait for a connection, and for the next bytes.
 const CONNECT: Duration = Duration::from_secs(15);
 const SILENCE: Duration = Duration::from_secs(60);
+/// What stands for itself in the path of an address is not among these.
+const IN_PATHS: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?');
 /// Folders of other engines' copies of the weights.
 const OTHERS: [&str; 4] = ["onnx/", "openvino/", "coreml/", "tf/"];
 
@@ -167,14 +177,7 @@ impl<'l> Pull<'l> {
         overwrite: bool,
         progress: &mut dyn FnMut(&str),
     ) -> Result<Provenance, LibraryError> {
-        let target = self.library.place(&self.id)?;
-        if target.exists() && !overwrite {
-            return Err(LibraryError::Refused(format!(
-                "the model `{}` is here already, at `{}`; give --overwrite to pull it again",
-                self.id,
-                target.display()
-            )));
-        }
+        let target = self.library.place_of_new(&self.id, overwrite)?;
         let told = self.told().await?;
         let wanted = self.wanted(&told)?;
         // By commit: another one begins anew.
@@ -303,6 +306,13 @@ impl<'l> Pull<'l> {
                 self.id, told.sha
             ));
         }
+        let is_commit = self.revision.len() == 40 && self.revision.chars().all(hex);
+        if is_commit && self.revision != told.sha {
+            return refuse(format!(
+                "{}: asked for the commit {}, the hub answers with {}",
+                self.id, self.revision, told.sha
+            ));
+        }
         let of_model = |file: &&Sibling| {
             let name = &file.rfilename;
             may_be_of_model(name) && !OTHERS.iter().any(|folder| name.starts_with(folder))
@@ -340,7 +350,9 @@ impl<'l> Pull<'l> {
         if !path.exists() {
             let url = format!(
                 "{}/{}/resolve/{commit}/{}",
-                self.endpoint, self.id, file.rfilename
+                self.endpoint,
+                self.id,
+                utf8_percent_encode(&file.rfilename, IN_PATHS)
             );
             self.tried(&file.rfilename, || self.append(&url, file, &part))
                 .await?;
@@ -439,7 +451,11 @@ fn check(file: &Sibling, path: &Path) -> Result<FileSum, LibraryError> {
                 wrong(&found, blob)
             }
         }
-        _ => Ok(sum),
+        (Some(_), _) => Ok(sum),
+        (None, None) => Err(LibraryError::Refused(format!(
+            "{}: the hub names no sum of it, so that nobody can tell whether it is what it should be",
+            file.rfilename
+        ))),
     }
 }
 

@@ -62,6 +62,40 @@ impl Library {
         Ok(self.root.join(id))
     }
 
+    /// The folder that a new model of this id goes to.
+    ///
+    /// # Errors
+    /// [`LibraryError::Refused`] for what is no id, where the folder holds other models or is inside one, and, unless they may be
+    /// replaced, where there is a model of this id.
+    pub(super) fn place_of_new(&self, id: &str, overwrite: bool) -> Result<PathBuf, LibraryError> {
+        let place = self.place(id)?;
+        if id == "shipped" {
+            return Err(LibraryError::Refused(
+                "`shipped` means the model inside the program; give the model another id".into(),
+            ));
+        }
+        let first = id.split('/').next().unwrap_or(id);
+        let around = self.root.join(first);
+        if id != first && is_model(&around) {
+            return Err(LibraryError::Refused(format!(
+                "`{first}` is a model here: `{id}` would be inside it"
+            )));
+        }
+        if place.exists() && !is_model(&place) {
+            return Err(LibraryError::Refused(format!(
+                "`{}` is no model, and is not replaced by one",
+                place.display()
+            )));
+        }
+        if place.exists() && !overwrite {
+            return Err(LibraryError::Refused(format!(
+                "the model `{id}` is in the library already, at `{}`; give --overwrite to replace it",
+                place.display()
+            )));
+        }
+        Ok(place)
+    }
+
     /// The model of this id, if it is there.
     ///
     /// # Errors
@@ -117,23 +151,26 @@ fn folders(path: &Path) -> Result<Vec<PathBuf>, LibraryError> {
 }
 
 /// Whether a folder holds a model rather than other folders.
-fn is_model(folder: &Path) -> bool {
+pub(super) fn is_model(folder: &Path) -> bool {
     ["config.json", "modules.json"]
         .iter()
         .any(|file| folder.join(file).is_file())
 }
 
-/// Refuses what can't be an id: one or two names of letters, digits, `.`, `_` and `-`, none beginning with a point.
+/// Refuses what can't be an id: one or two names of letters, digits, `.`, `_` and `-`, none beginning with a point or a dash.
 pub(super) fn check_id(id: &str) -> Result<(), LibraryError> {
     let parts: Vec<&str> = id.split('/').collect();
     let is_name = |part: &&str| {
         let told = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-        !part.is_empty() && !part.starts_with('.') && part.len() <= 128 && part.chars().all(told)
+        !part.is_empty()
+            && !part.starts_with(['.', '-'])
+            && part.len() <= 128
+            && part.chars().all(told)
     };
     match parts.len() <= 2 && parts.iter().all(is_name) {
         true => Ok(()),
         false => Err(LibraryError::Refused(format!(
-            "`{id}` is no id of a model: name it as `organisation/name`, of letters, digits, `.`, `_` and `-`"
+            "`{id}` is no id of a model (--id gives a bundle another): name it as `organisation/name`, of letters, digits, `.`, `_` and `-`"
         ))),
     }
 }
@@ -148,7 +185,7 @@ mod tests {
             assert!(check_id(good).is_ok(), "{good}");
         }
         for bad in [
-            "", "/", "a/", "/a", "..", "a/..", "../a", "a/b/c", ".hidden", "a b", "a\\b", "ä",
+            "", "/", "a/", "/a", "..", "a/..", "../a", "a/b/c", "-x", ".hidden", "a b", "a\\b", "ä",
         ] {
             assert!(check_id(bad).is_err(), "{bad}");
         }

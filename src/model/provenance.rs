@@ -19,7 +19,7 @@ pub struct Provenance {
     /// The revision of the hub that it was pulled at: a commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// Where it was pulled from, or the folder that it was exported from.
+    /// Where it was pulled from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// Its licence, as its files name it.
@@ -88,9 +88,7 @@ impl Provenance {
         Ok(Self {
             id: id.to_owned(),
             revision: known.as_ref().and_then(|known| known.revision.clone()),
-            source: known
-                .and_then(|known| known.source)
-                .or_else(|| Some(folder.origin())),
+            source: known.and_then(|known| known.source),
             licence: facts::licence(folder)?,
             files,
         })

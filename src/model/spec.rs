@@ -1,17 +1,17 @@
 //! What a model folder says about itself: architecture, modules, pooling, limits and prompts.
 //!
 //! sentence-transformers writes two dialects: before 6.0 pooling is a set of `pooling_mode_*` flags,
-//! since then it is one `pooling_mode`; the module type names moved too. Both are read. A bare folder of transformers is a
-//! transformer with the mean of its tokens, and one of Model2Vec a static table, as those libraries take them.
+//! since then it is one `pooling_mode`; the module type names moved too. Both are read. A bare folder of transformers is
+//! a transformer with the mean of its tokens (or the last one), and one of Model2Vec a static table.
 
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::config::Config;
 use super::family::{self, Places, Plan};
 use super::{ModelError, ModelFolder};
-use crate::encoder::Pooling;
+use crate::encoder::{Mask, Pooling};
 
 /// What to build from a folder's files.
 #[derive(Debug)]
@@ -38,6 +38,8 @@ pub(super) struct TransformerSpec {
     pub dense: Vec<(String, bool)>,
     pub normalise: bool,
     pub pool_prompt: bool,
+    /// Components of vectors that are kept, the first ones; all if none.
+    pub keep: Option<usize>,
 }
 
 /// A static table.
@@ -46,6 +48,8 @@ pub(super) struct TableSpec {
     /// The folder of the module.
     pub path: String,
     pub normalise: bool,
+    /// As of a transformer.
+    pub keep: Option<usize>,
 }
 
 /// How texts become token ids.
@@ -74,6 +78,16 @@ pub(super) enum Limit {
     OfTokenizer,
 }
 
+/// The files that say how texts become tokens, by the kind of model that wrote them; the first that is there counts.
+pub(super) const LIMITS: [&str; 7] = [
+    "sentence_bert_config.json",
+    "sentence_roberta_config.json",
+    "sentence_distilbert_config.json",
+    "sentence_camembert_config.json",
+    "sentence_albert_config.json",
+    "sentence_xlm-roberta_config.json",
+    "sentence_xlnet_config.json",
+];
 const MODULES: &str = "modules.json";
 const CONFIG: &str = "config.json";
 const TOKENIZER: &str = "tokenizer.json";
@@ -139,6 +153,13 @@ fn modules(folder: &ModelFolder) -> Result<Option<Vec<Module>>, ModelError> {
     read.collect::<Result<_, _>>().map(Some)
 }
 
+/// Components that are kept: what was asked for, else what the model says.
+fn dim(folder: &ModelFolder) -> Result<Option<usize>, ModelError> {
+    let asked = folder.adjustment().dim;
+    let own = Config::optional(folder, "config_sentence_transformers.json")?;
+    Ok(asked.or(own.count_if_there("truncate_dim")?))
+}
+
 /// Reads the whole description.
 pub(super) fn read(folder: &ModelFolder) -> Result<Spec, ModelError> {
     match modules(folder)? {
@@ -175,7 +196,7 @@ fn read_bare(folder: &ModelFolder) -> Result<Spec, ModelError> {
         return read_table(folder, &own, &[]);
     }
     // Only a model of transformers alone is one without modules: of others the list was lost.
-    for file in ["sentence_bert_config.json", "1_Pooling/config.json"] {
+    for file in LIMITS.into_iter().chain(["1_Pooling/config.json"]) {
         if folder.find(file)?.is_some() {
             return Err(folder.missing(
                 MODULES,
@@ -184,12 +205,19 @@ fn read_bare(folder: &ModelFolder) -> Result<Spec, ModelError> {
         }
     }
     tracing::warn!(
-        "model `{}` has no {MODULES}: it is taken as a bare transformer, with the mean of a text's tokens as its vector, which \
-         may not be what it was trained for",
+        "model `{}` has no {MODULES}: it is taken as a bare transformer, with the mean of a text's tokens as its vector (the last \
+         token where tokens see only those before them), which may not be what it was trained for",
         folder.name()
     );
+    let plan = family::read(folder, CONFIG)?;
+    // Of a model whose tokens see those before them, the last one has seen the text.
+    let causal = plan.layers.iter().any(|layer| layer.mask == Mask::Causal);
     let head = Head {
-        pooling: Pooling::Mean,
+        pooling: if causal {
+            Pooling::LastToken
+        } else {
+            Pooling::Mean
+        },
         pool_prompt: true,
         dense: Vec::new(),
         normalise: false,
@@ -219,7 +247,13 @@ fn read_transformer(
             "Dense" if pooling.is_some() && !normalise => {
                 dense.push((path.clone(), read_dense(folder, module)?));
             }
-            "Normalize" if pooling.is_some() => normalise = true,
+            "Normalize" if pooling.is_some() => {
+                let config = Config::optional(folder, &module.file(CONFIG))?;
+                for key in ["module_input_name", "module_output_name"] {
+                    config.only(key, &json!("sentence_embedding"))?;
+                }
+                normalise = true;
+            }
             kind => {
                 return Err(folder.unsupported(format!(
                     "module `{kind}` in `{path}` is not supported here; supported are Transformer, \
@@ -245,8 +279,9 @@ fn read_transformer(
 
 fn with_head(folder: &ModelFolder, module: &Module, head: Head) -> Result<Spec, ModelError> {
     let mut plan = family::read(folder, &module.file(CONFIG))?;
-    let limits = Config::optional(folder, &module.file("sentence_bert_config.json"))?;
+    let limits = limits(folder, module)?;
     let tokenizer = Config::optional(folder, &module.file("tokenizer_config.json"))?;
+    check_tokenizer(folder, module, &tokenizer)?;
     let given = [
         limits.get("max_seq_length"),
         tokenizer.get("model_max_length"),
@@ -272,6 +307,7 @@ fn with_head(folder: &ModelFolder, module: &Module, head: Head) -> Result<Spec, 
             dense: head.dense,
             normalise: head.normalise,
             pool_prompt: head.pool_prompt,
+            keep: dim(folder)?,
         })),
         texts: TextSpec {
             file: module.file(TOKENIZER),
@@ -282,6 +318,68 @@ fn with_head(folder: &ModelFolder, module: &Module, head: Head) -> Result<Spec, 
             drop_unknown: false,
         },
     })
+}
+
+/// What a module says of texts. What would change vectors and is not read is refused.
+fn limits<'f>(folder: &'f ModelFolder, module: &Module) -> Result<Config<'f>, ModelError> {
+    for name in LIMITS {
+        let file = module.file(name);
+        if folder.find(&file)?.is_none() {
+            continue;
+        }
+        let limits = Config::required(folder, &file)?;
+        for key in ["config_kwargs", "processor_kwargs"] {
+            let given = limits.get(key).and_then(Value::as_object);
+            if given.is_some_and(|given| !given.is_empty()) {
+                return Err(limits.bad(format!(
+                    "key `{key}` changes how the model is loaded, and is not read"
+                )));
+            }
+        }
+        let output = limits
+            .value()
+            .pointer("/modality_config/text/method_output_name");
+        if output.is_some_and(|output| *output != json!("last_hidden_state")) {
+            return Err(limits.bad(
+                "the vectors are another output of the transformer than its last hidden state (method_output_name), which is not read",
+            ));
+        }
+        limits.only("module_output_name", &json!("token_embeddings"))?;
+        return Ok(limits);
+    }
+    Config::optional(folder, &module.file("sentence_bert_config.json"))
+}
+
+/// Refuses a tokenizer whose two files contradict each other: which of them counts depends on the program that reads them.
+fn check_tokenizer(
+    folder: &ModelFolder,
+    module: &Module,
+    config: &Config<'_>,
+) -> Result<(), ModelError> {
+    config.only("truncation_side", &json!("right"))?;
+    let file = module.file(TOKENIZER);
+    let tokenizer = Config::optional(folder, &file)?;
+    for (key, place, kind) in [
+        ("do_lower_case", "/normalizer/lowercase", "/normalizer/type"),
+        (
+            "add_prefix_space",
+            "/pre_tokenizer/add_prefix_space",
+            "/pre_tokenizer/type",
+        ),
+    ] {
+        let known = ["BertNormalizer", "ByteLevel"].map(|name| Some(json!(name)));
+        let kind = tokenizer.value().pointer(kind).cloned();
+        let own = tokenizer.value().pointer(place).and_then(Value::as_bool);
+        let said = config.get(key).and_then(Value::as_bool);
+        if let (true, Some(own), Some(said)) = (known.contains(&kind), own, said)
+            && own != said
+        {
+            return Err(config.bad(format!(
+                "key `{key}` is {said}, and {file} has {own}: which of them counts is not clear; save the tokenizer again"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// What stands before every text: what was asked for, else the model's default prompt.
@@ -357,6 +455,7 @@ fn read_table(folder: &ModelFolder, first: &Module, others: &[Module]) -> Result
         encoder: EncoderSpec::Table(TableSpec {
             path: first.path.clone(),
             normalise,
+            keep: dim(folder)?,
         }),
         texts,
     })
@@ -393,6 +492,9 @@ fn read_pooling(folder: &ModelFolder, module: &Module) -> Result<(Pooling, bool)
 
 fn read_dense(folder: &ModelFolder, module: &Module) -> Result<bool, ModelError> {
     let config = Config::required(folder, &module.file(CONFIG))?;
+    for key in ["module_input_name", "module_output_name"] {
+        config.only(key, &json!("sentence_embedding"))?;
+    }
     match config.text_or("activation_function", "")? {
         f if f.ends_with(".Tanh") => Ok(true),
         f if f.ends_with(".Identity") => Ok(false),

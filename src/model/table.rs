@@ -45,7 +45,7 @@ pub(super) fn load(
         stored,
         mapping,
         weights: weights.transpose()?,
-        keep: folder.adjustment().dim,
+        keep: spec.keep,
         normalise: spec.normalise,
     };
     Ok((table, tensors.stored_precision()))

@@ -170,7 +170,7 @@ impl<'a> Tensors<'a> {
         numbers.map_err(|_| self.bad(format!("tensor `{name}` holds numbers below 0")))
     }
 
-    /// How most numbers are stored: `f32`, `f16`, `bf16` or `i8`.
+    /// The narrowest type that numbers are stored in, by the first tensor that has one: `f32`, `f16`, `bf16` or `i8`.
     pub fn stored_precision(&self) -> &'static str {
         let kinds = self.tensors.iter().map(|(_, tensor)| tensor.dtype());
         let mut narrow = kinds.filter(|kind| matches!(kind, Dtype::F16 | Dtype::BF16 | Dtype::I8));

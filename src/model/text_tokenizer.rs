@@ -104,6 +104,13 @@ impl TextTokenizer {
         let bad = |e: tokenizers::Error| folder.bad(file, format!("not a usable tokenizer: {e}"));
         let mut tokenizer = Tokenizer::from_bytes(&bytes).map_err(bad)?;
         tokenizer.with_padding(None);
+        let own = tokenizer.get_truncation();
+        if own.is_some_and(|own| own.direction == TruncationDirection::Left) {
+            return Err(folder.bad(
+                file,
+                "it cuts texts at their beginning, which is not supported",
+            ));
+        }
         let max_tokens = match spec.limit {
             Limit::Tokens(most) | Limit::TokensAndCharacters(most) => Some(most),
             Limit::OfTokenizer => tokenizer.get_truncation().map(|own| own.max_length),
@@ -149,10 +156,12 @@ impl TextTokenizer {
         if self.prompt.is_empty() {
             return 0;
         }
-        // The leading special token and the prompt itself; the trailing special token is not its own.
-        self.tokenizer
-            .encode_fast(self.prompt.as_str(), true)
-            .map_or(0, |e| e.len().saturating_sub(1))
+        // The leading special token and the prompt itself; a trailing special token is not its own.
+        let encoded = self.tokenizer.encode_fast(self.prompt.as_str(), true);
+        encoded.map_or(0, |encoding| {
+            let trailing = encoding.get_special_tokens_mask().last() == Some(&1);
+            encoding.len() - usize::from(trailing)
+        })
     }
 
     /// The token ids of a text, as the whole text would have them, cut to the model's limit.

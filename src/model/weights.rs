@@ -25,7 +25,7 @@ pub(super) fn load_for_cpu(
     // One row a text: not worth a loss of precision.
     let pack_dense = |raw: Raw| Ok(Linear::new(level, Precision::F32, &raw.weight, raw.bias));
     let (weights, stored) = load(folder, spec, &pack, &pack_dense)?;
-    let head = head(folder, spec, tokenizer);
+    let head = head(spec, tokenizer);
     let encoder = CpuTransformer::new(level, precision, spec.plan.shape, weights, head);
     Ok((encoder, stored))
 }
@@ -43,7 +43,7 @@ pub(super) fn load_for_device(
     let lane = |device: CandleDevice| {
         let place = |raw: Raw| device.linear(raw.weight, raw.bias).map_err(failed);
         let (weights, stored) = load(folder, spec, &place, &place)?;
-        let head = head(folder, spec, tokenizer);
+        let head = head(spec, tokenizer);
         let encoder = CandleTransformer::new(device.clone(), spec.plan.shape, weights, head);
         Ok((encoder.map_err(failed)?, stored))
     };
@@ -57,14 +57,14 @@ pub(super) fn load_for_device(
     Ok((Lanes::new(first, others), stored))
 }
 
-fn head(folder: &ModelFolder, spec: &TransformerSpec, tokenizer: &TextTokenizer) -> TextHead {
+fn head(spec: &TransformerSpec, tokenizer: &TextTokenizer) -> TextHead {
     TextHead {
         pooling: spec.pooling,
         pool_from: match spec.pool_prompt {
             true => 0,
             false => tokenizer.prompt_tokens(),
         },
-        keep: folder.adjustment().dim,
+        keep: spec.keep,
         normalise: spec.normalise,
     }
 }
@@ -77,11 +77,20 @@ fn load<L>(
     linear: &dyn Fn(Raw) -> Result<L, ModelError>,
     dense: &dyn Fn(Raw) -> Result<L, ModelError>,
 ) -> Result<(TransformerWeights<L>, &'static str), ModelError> {
-    let (plan, names) = (&spec.plan, &spec.plan.names);
+    let plan = &spec.plan;
     let file = in_folder(&spec.path, WEIGHTS);
     let bytes = bytes(folder, &file)?;
-    let first = format!("{}.weight", names.words);
-    let tensors = Tensors::new(folder, &file, &bytes)?.under(names.prefixes, &first);
+    let tensors = Tensors::new(folder, &file, &bytes)?;
+    let of_layer = |names: &Names| format!("{}0.{}.weight", names.layer, names.attention_output);
+    let is_there = |names: &&Names| {
+        let mut prefixes = names.prefixes.iter();
+        prefixes.any(|prefix| tensors.has(&format!("{prefix}{}", of_layer(names))))
+    };
+    let names = plan.names.iter().find(is_there).or(plan.names.first());
+    let Some(names) = names else {
+        return Err(tensors.bad("no names of its tensors are known"));
+    };
+    let tensors = tensors.under(names.prefixes, &of_layer(names));
     let stored = tensors.stored_precision();
     let reader = Reader {
         tensors,

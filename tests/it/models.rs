@@ -56,7 +56,7 @@ fn a_model_says_what_it_is() {
     for (model, family, pooling) in [
         ("sentence-transformers/cls", "bert", "cls"),
         ("sentence-transformers/static", "static table", "mean"),
-        ("encoders/qwen3", "qwen3", "mean"),
+        ("encoders/qwen3", "qwen3", "lasttoken"),
     ] {
         let path = golden_path(model);
         if model.starts_with("encoders") {
@@ -336,6 +336,136 @@ fn a_bundle_is_believed_in_nothing() {
     std::fs::write(&bundle, b"no archive").unwrap();
     let (_, problem) = ended(&mut models(&library, &["import", &shown(&bundle)]), 2);
     assert!(problem.contains("b.tar.zst"), "{problem}");
+}
+
+#[test]
+fn no_model_takes_the_place_of_others_or_stands_inside_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = folder.path().join("models");
+    let source = shown(&golden_path("sentence-transformers/cls"));
+    let bundle = |id: &str| {
+        let bundle = shown(
+            &folder
+                .path()
+                .join(format!("{}.tar.zst", id.replace('/', "-"))),
+        );
+        ended(
+            &mut models(&library, &["export", &source, &bundle, "--id", id]),
+            0,
+        );
+        bundle
+    };
+    ended(&mut models(&library, &["import", &bundle("org/b")]), 0);
+    let (_, problem) = ended(
+        &mut models(&library, &["import", &bundle("org"), "--overwrite"]),
+        2,
+    );
+    assert!(problem.contains("is no model"), "{problem}");
+    assert!(library.join("org/b/config.json").exists());
+    ended(&mut models(&library, &["import", &bundle("alone")]), 0);
+    let (_, problem) = ended(&mut models(&library, &["import", &bundle("alone/x")]), 2);
+    assert!(problem.contains("would be inside it"), "{problem}");
+    let (_, problem) = ended(&mut models(&library, &["import", &bundle("shipped")]), 2);
+    assert!(problem.contains("another id"), "{problem}");
+    // A table replaces a table, and nothing else.
+    let precious = folder.path().join("precious");
+    std::fs::create_dir(&precious).unwrap();
+    std::fs::write(precious.join("data.txt"), "x").unwrap();
+    let distil = |teacher: &str, out: &Path| {
+        let out = shown(out);
+        ended(
+            &mut models(
+                &library,
+                &[
+                    "distill",
+                    teacher,
+                    "--dim",
+                    "8",
+                    "--out",
+                    &out,
+                    "--overwrite",
+                ],
+            ),
+            2,
+        )
+        .1
+    };
+    assert!(distil(&source, &precious).contains("is no model"));
+    assert!(precious.join("data.txt").exists());
+    let teacher = library.join("alone");
+    assert!(distil(&shown(&teacher), &teacher).contains("the teacher itself"));
+}
+
+#[test]
+fn what_would_change_vectors_and_is_not_read_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |file: &str, change: &dyn Fn(&mut Value), why: &str| {
+        let model = folder.path().join("model");
+        let _ = std::fs::remove_dir_all(&model);
+        for entry in walkdir::WalkDir::new(golden_path("sentence-transformers/dense"))
+            .into_iter()
+            .flatten()
+        {
+            let name = entry
+                .path()
+                .strip_prefix(golden_path("sentence-transformers/dense"))
+                .unwrap();
+            let to = model.join(name);
+            match entry.file_type().is_dir() {
+                true => std::fs::create_dir(&to).unwrap(),
+                false => std::fs::write(&to, std::fs::read(entry.path()).unwrap()).unwrap(),
+            }
+        }
+        let path = model.join(file);
+        let mut told: Value = match std::fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).unwrap(),
+            Err(_) => json!({}),
+        };
+        change(&mut told);
+        std::fs::write(&path, told.to_string()).unwrap();
+        let (_, problem) = ended(&mut models(folder.path(), &["info", &shown(&model)]), 2);
+        assert!(problem.contains(why), "{file}: {problem}");
+    };
+    let set = |key: &'static str, value: Value| move |told: &mut Value| told[key] = value.clone();
+    refused(
+        "tokenizer_config.json",
+        &set("truncation_side", json!("left")),
+        "truncation_side",
+    );
+    refused(
+        "tokenizer_config.json",
+        &set("do_lower_case", json!(false)),
+        "do_lower_case",
+    );
+    refused(
+        "2_Dense/config.json",
+        &set("module_output_name", json!("other")),
+        "module_output_name",
+    );
+    refused(
+        "sentence_bert_config.json",
+        &set("config_kwargs", json!({"a": 1})),
+        "config_kwargs",
+    );
+    let another = |told: &mut Value| {
+        told["modality_config"]["text"]["method_output_name"] = json!(["hidden_states", -2]);
+    };
+    refused("sentence_bert_config.json", &another, "method_output_name");
+    refused(
+        "config.json",
+        &set("model_type", json!("gemma")),
+        "this version encodes bert",
+    );
+    refused(
+        "config.json",
+        &set("hidden_act", json!("mish")),
+        "hidden_act",
+    );
+    refused(
+        "config.json",
+        &set("position_embedding_type", json!("relative_key")),
+        "position_embedding_type",
+    );
 }
 
 #[test]

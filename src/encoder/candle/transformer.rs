@@ -368,16 +368,17 @@ impl CandleTransformer {
             // All others are sums with weights.
             let mut weights = vec![0f32; count * longest];
             for (at, text) in texts.iter().enumerate() {
-                let row = &mut weights[at * longest..][first(text)..text.len()];
+                let before = first(text);
+                let row = &mut weights[at * longest..][before..text.len()];
                 let tokens = row.len();
                 match self.head.pooling {
                     Pooling::Cls => row[0] = 1.0,
                     Pooling::LastToken => row[tokens - 1] = 1.0,
                     Pooling::MeanSqrtLen => row.fill(1.0 / (tokens as f32).sqrt()),
                     Pooling::WeightedMean => {
-                        let total = (tokens * (tokens + 1) / 2) as f32;
+                        let total = (tokens * before + tokens * (tokens + 1) / 2) as f32;
                         let places = row.iter_mut().enumerate();
-                        places.for_each(|(place, w)| *w = (place + 1) as f32 / total);
+                        places.for_each(|(place, w)| *w = (before + place + 1) as f32 / total);
                     }
                     Pooling::Mean | Pooling::Max => row.fill(1.0 / tokens as f32),
                 }

@@ -85,7 +85,7 @@ pub fn stages(
     let mut vector = vec![0.0; size];
     let pooling = timed(seconds, || {
         for text in residual.chunks_exact(length * size) {
-            pool(Pooling::Mean, text, size, &mut vector);
+            pool(Pooling::Mean, text, 0, size, &mut vector);
             std::hint::black_box(&vector);
         }
     });

@@ -239,11 +239,13 @@ impl CpuTransformer {
     fn pool_texts(&self, batch: &Packed, hidden: &[f32], out: &mut Vec<f32>) {
         let size = self.shape.hidden;
         for span in batch.spans() {
-            let first = span.start + self.head.first_pooled(span.len());
+            let before = self.head.first_pooled(span.len());
+            let first = span.start + before;
             let mut vector = vec![0.0; size];
             pool(
                 self.head.pooling,
                 &hidden[first * size..span.end * size],
+                before,
                 size,
                 &mut vector,
             );

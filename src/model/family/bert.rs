@@ -38,6 +38,6 @@ pub(super) fn of(
         layers: equal_layers(config.count("num_hidden_layers")?, None),
         places: Places::Learned(first_position),
         biases: Biases::ALL,
-        names,
+        names: vec![names],
     })
 }

@@ -18,7 +18,7 @@ pub(super) fn read(config: &Config<'_>) -> Result<Plan, ModelError> {
         layers: equal_layers(config.count("n_layers")?, None),
         places: Places::Learned(0),
         biases: Biases::ALL,
-        names: Names {
+        names: vec![Names {
             prefixes: &["", "distilbert."],
             types: None,
             layer: "transformer.layer.",
@@ -33,6 +33,6 @@ pub(super) fn read(config: &Config<'_>) -> Result<Plan, ModelError> {
             output: "ffn.lin2",
             output_norm: "output_layer_norm",
             ..Names::BERT
-        },
+        }],
     })
 }

@@ -25,21 +25,22 @@ pub(super) fn read(config: &Config<'_>) -> Result<Plan, ModelError> {
     };
     let types = config.get("type_vocab_size").and_then(Value::as_u64);
     let types = Names::BERT.types.filter(|_| types != Some(0));
-    let names = match own {
-        true => Names {
-            prefixes: &["", "new."],
-            layer: "encoder.layer.",
-            query_key_value: Parts::One("attention.qkv_proj"),
-            attention_output: "attention.o_proj",
-            attention_norm: "attn_ln",
-            intermediate: Parts::Turned("mlp.up_gate_proj"),
-            output_norm: "mlp_ln",
-            ..GATED
-        },
-        false => Names {
-            prefixes: &["", "gte."],
-            ..GATED
-        },
+    // Those of the family's own code, which transformers writes too, and those of its class there.
+    let of_own_code = Names {
+        prefixes: &["", "new.", "gte."],
+        layer: "encoder.layer.",
+        query_key_value: Parts::One("attention.qkv_proj"),
+        attention_output: "attention.o_proj",
+        attention_norm: "attn_ln",
+        intermediate: Parts::Turned("mlp.up_gate_proj"),
+        output_norm: "mlp_ln",
+        types,
+        ..GATED
+    };
+    let of_class = Names {
+        prefixes: &["", "gte."],
+        types,
+        ..GATED
     };
     Ok(Plan {
         shape,
@@ -50,7 +51,7 @@ pub(super) fn read(config: &Config<'_>) -> Result<Plan, ModelError> {
             intermediate: false,
             ..Biases::ALL
         },
-        names: Names { types, ..names },
+        names: vec![of_own_code, of_class],
     })
 }
 

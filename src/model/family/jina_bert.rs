@@ -30,13 +30,13 @@ pub(super) fn read(config: &Config<'_>) -> Result<Plan, ModelError> {
             intermediate: false,
             ..Biases::ALL
         },
-        names: Names {
+        names: vec![Names {
             positions: "",
             intermediate: Parts::One("mlp.gated_layers"),
             output: "mlp.wo",
             output_norm: "mlp.layernorm",
             ..Names::BERT
-        },
+        }],
     })
 }
 

@@ -26,7 +26,8 @@ pub(super) struct Plan {
     /// What tells tokens their places beside `LayerPlan::turn`.
     pub places: Places,
     pub biases: Biases,
-    pub names: Names,
+    /// What tensors may be called: those are meant that the file has.
+    pub names: Vec<Names>,
 }
 
 /// What differs from layer to layer.
@@ -224,8 +225,9 @@ fn turn(config: &Config<'_>, key: &str, default: f64) -> Result<Turn, ModelError
             )));
         }
     }
+    let default = config.number_or(key, default)?;
     match config.get("rope_parameters") {
-        None => Ok(plain(config.number_or(key, default)?)),
+        None => Ok(plain(default)),
         Some(parameters) => turn_of(config, parameters, default),
     }
 }

@@ -44,7 +44,7 @@ pub(super) fn read(config: &Config<'_>) -> Result<Plan, ModelError> {
             output: mlp,
             norms: config.flag_or("norm_bias", false)?,
         },
-        names: Names {
+        names: vec![Names {
             prefixes: &["", "model."],
             words: "embeddings.tok_embeddings",
             positions: "",
@@ -60,7 +60,7 @@ pub(super) fn read(config: &Config<'_>) -> Result<Plan, ModelError> {
             output_norm: "mlp_norm",
             last_norm: Some("final_norm"),
             buckets: "",
-        },
+        }],
     })
 }
 
@@ -95,12 +95,15 @@ fn turns(config: &Config<'_>) -> Result<[Turn; 2], ModelError> {
         let local = config.number_or("local_rope_theta", LOCAL)?;
         return Ok([global, plain(local)]);
     };
-    let of = |kind: &str, default| match parameters.get(kind) {
-        Some(parameters) => turn_of(config, parameters, default),
-        None => Ok(plain(default)),
+    let of = |kind: &str, key: &str, default| {
+        let default = config.number_or(key, default)?;
+        match parameters.get(kind) {
+            Some(parameters) => turn_of(config, parameters, default),
+            None => Ok(plain(default)),
+        }
     };
     Ok([
-        of("full_attention", GLOBAL)?,
-        of("sliding_attention", LOCAL)?,
+        of("full_attention", "global_rope_theta", GLOBAL)?,
+        of("sliding_attention", "local_rope_theta", LOCAL)?,
     ])
 }

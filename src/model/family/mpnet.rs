@@ -1,8 +1,13 @@
 //! MPNet (Song et al. 2020, arXiv:2004.09297): BERT with a bias in attention by buckets of distances.
 
+use serde_json::json;
+
 use super::{Names, Parts, Places, Plan, bert};
 use crate::model::ModelError;
 use crate::model::config::Config;
+
+/// Buckets of distances.
+const BUCKETS: usize = 32;
 
 pub(super) fn read(config: &Config<'_>) -> Result<Plan, ModelError> {
     // The padding token's number is 1, whatever the configuration says.
@@ -21,9 +26,10 @@ pub(super) fn read(config: &Config<'_>) -> Result<Plan, ModelError> {
         ..Names::BERT
     };
     let plan = bert::of(config, FIRST, names)?;
-    let buckets = config.count_if_there("relative_attention_num_buckets")?;
+    // Its own code takes so many, whatever the configuration says.
+    config.only("relative_attention_num_buckets", &json!(BUCKETS))?;
     Ok(Plan {
-        places: Places::Buckets(FIRST, buckets.unwrap_or(32)),
+        places: Places::Buckets(FIRST, BUCKETS),
         ..plan
     })
 }

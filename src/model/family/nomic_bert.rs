@@ -23,6 +23,9 @@ pub(super) fn read(config: &Config<'_>) -> Result<Plan, ModelError> {
 
 fn read_of_transformers(config: &Config<'_>) -> Result<Plan, ModelError> {
     let mut shape = shape(config)?;
+    shape.head_size = config
+        .count_if_there("head_dim")?
+        .unwrap_or(shape.head_size);
     shape.activation = config.activation("hidden_act", "silu")?;
     shape.gated = true;
     check_halves(config, &shape)?;
@@ -33,11 +36,29 @@ fn read_of_transformers(config: &Config<'_>) -> Result<Plan, ModelError> {
         layers: equal_layers(config.count("num_hidden_layers")?, Some(turn)),
         places: Places::None,
         biases: BIASES,
-        names: Names {
-            prefixes: &["", "nomic_bert."],
-            ..GATED
-        },
+        names: names(),
     })
+}
+
+/// Those of the family's own code, which transformers writes too, and those of its class there.
+fn names() -> Vec<Names> {
+    let own = Names {
+        prefixes: &["", "bert.", "nomic_bert."],
+        embedding_norm: Some("emb_ln"),
+        layer: "encoder.layers.",
+        query_key_value: Parts::One("attn.Wqkv"),
+        attention_output: "attn.out_proj",
+        attention_norm: "norm1",
+        intermediate: Parts::Apart(&["mlp.fc12", "mlp.fc11"]),
+        output: "mlp.fc2",
+        output_norm: "norm2",
+        ..GATED
+    };
+    let class = Names {
+        prefixes: &["", "nomic_bert."],
+        ..GATED
+    };
+    vec![own, class]
 }
 
 /// Names that transformers gives gated BERTs with turned heads.
@@ -90,6 +111,10 @@ fn read_own(config: &Config<'_>) -> Result<Plan, ModelError> {
     if config.get("rotary_scaling_factor").is_some() {
         let trained = config.count_if_there("max_trained_positions")?;
         shape.positions = positions.min(trained.unwrap_or(2048));
+        tracing::warn!(
+            "texts are cut at {} tokens, those of the model's training: longer ones need scaled turns, which are not supported",
+            shape.positions
+        );
     }
     Ok(Plan {
         shape,
@@ -97,17 +122,6 @@ fn read_own(config: &Config<'_>) -> Result<Plan, ModelError> {
         layers: equal_layers(config.count("n_layer")?, Some(turn)),
         places: Places::None,
         biases: BIASES,
-        names: Names {
-            prefixes: &["", "bert."],
-            embedding_norm: Some("emb_ln"),
-            layer: "encoder.layers.",
-            query_key_value: Parts::One("attn.Wqkv"),
-            attention_output: "attn.out_proj",
-            attention_norm: "norm1",
-            intermediate: Parts::Apart(&["mlp.fc12", "mlp.fc11"]),
-            output: "mlp.fc2",
-            output_norm: "norm2",
-            ..GATED
-        },
+        names: names(),
     })
 }

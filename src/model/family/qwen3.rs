@@ -4,18 +4,23 @@
 use serde_json::json;
 
 use super::{
-    Biases, Names, Parts, Places, Plan, check_halves, equal_layers, shape_of, turn,
-    with_norms_before,
+    Biases, Names, Parts, Places, Plan, check_halves, equal_layers, turn, with_norms_before,
 };
-use crate::encoder::{Mask, NormKind};
+use crate::encoder::{Mask, NormKind, TransformerShape};
 use crate::model::ModelError;
 use crate::model::config::Config;
 
 pub(super) fn read(config: &Config<'_>) -> Result<Plan, ModelError> {
     config.only("use_sliding_window", &json!(false))?;
     let heads = config.count("num_attention_heads")?;
-    let mut shape = shape_of(config, ["hidden_size", "num_attention_heads"])?;
-    shape = with_norms_before(shape, NormKind::RootMeanSquare);
+    // The size of a head is a key of its own: the width need not be a multiple of the number of heads.
+    let shape = TransformerShape::of_bert(
+        config.count("hidden_size")?,
+        heads,
+        config.count("vocab_size")?,
+        config.count("max_position_embeddings")?,
+    );
+    let mut shape = with_norms_before(shape, NormKind::RootMeanSquare);
     shape.key_heads = config
         .count_if_there("num_key_value_heads")?
         .unwrap_or(heads);
@@ -46,7 +51,7 @@ pub(super) fn read(config: &Config<'_>) -> Result<Plan, ModelError> {
             attention_output: attention,
             ..Biases::NONE
         },
-        names: Names {
+        names: vec![Names {
             prefixes: &["", "model."],
             words: "embed_tokens",
             positions: "",
@@ -66,6 +71,6 @@ pub(super) fn read(config: &Config<'_>) -> Result<Plan, ModelError> {
             output_norm: "post_attention_layernorm",
             last_norm: Some("norm"),
             buckets: "",
-        },
+        }],
     })
 }

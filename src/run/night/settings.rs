@@ -68,7 +68,15 @@ pub(super) fn check_settings(request: &ScoreRequest, run: &ChainRun) -> Result<(
 /// # Errors
 /// [`RunError::Request`] if the model or its precision is another one.
 pub(super) fn check_model(before: &Value, now: &Value) -> Result<Option<String>, RunError> {
-    for (name, what) in [("sha256", "model"), ("precision", "precision")] {
+    for (name, what) in [
+        ("name", "model"),
+        ("sha256", "model"),
+        ("precision", "precision"),
+    ] {
+        // A folder may be renamed: its files tell which model it is.
+        if name == "name" && before["sha256"] == now["sha256"] {
+            continue;
+        }
         if before[name] != now[name] {
             return Err(RunError::Request(format!(
                 "--continue: the earlier run was made with {what} {}, and this one has {}; a night goes on with the same model",
