@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::config::Config;
 use super::family::{self, Places, Plan};
 use super::{ModelError, ModelFolder};
-use crate::encoder::{Mask, Pooling};
+use crate::encoder::Pooling;
 
 /// What to build from a folder's files.
 #[derive(Debug)]
@@ -205,13 +205,15 @@ fn read_bare(folder: &ModelFolder) -> Result<Spec, ModelError> {
         }
     }
     tracing::warn!(
-        "model `{}` has no {MODULES}: it is taken as a bare transformer, with the mean of a text's tokens as its vector (the last \
-         token where tokens see only those before them), which may not be what it was trained for",
+        "model `{}` has no {MODULES}: it is taken as a bare transformer, with the mean of a text's tokens as its vector (of a causal \
+         language model the last token), which may not be what it was trained for",
         folder.name()
     );
-    let plan = family::read(folder, CONFIG)?;
-    // Of a model whose tokens see those before them, the last one has seen the text.
-    let causal = plan.layers.iter().any(|layer| layer.mask == Mask::Causal);
+    // As sentence-transformers has it: of a model that was made to go on with a text, the last token stands for it.
+    let made_as = config
+        .get("architectures")
+        .and_then(|names| names.get(0)?.as_str());
+    let causal = made_as.is_some_and(|name| name.ends_with("ForCausalLM"));
     let head = Head {
         pooling: if causal {
             Pooling::LastToken

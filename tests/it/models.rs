@@ -56,7 +56,7 @@ fn a_model_says_what_it_is() {
     for (model, family, pooling) in [
         ("sentence-transformers/cls", "bert", "cls"),
         ("sentence-transformers/static", "static table", "mean"),
-        ("encoders/qwen3", "qwen3", "lasttoken"),
+        ("encoders/qwen3", "qwen3", "mean"),
     ] {
         let path = golden_path(model);
         if model.starts_with("encoders") {

@@ -12,6 +12,7 @@ use crate::model::config::Config;
 
 pub(super) fn read(config: &Config<'_>) -> Result<Plan, ModelError> {
     config.only("use_sliding_window", &json!(false))?;
+    config.only("is_causal", &json!(true))?;
     let heads = config.count("num_attention_heads")?;
     // The size of a head is a key of its own: the width need not be a multiple of the number of heads.
     let shape = TransformerShape::of_bert(
