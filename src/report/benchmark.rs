@@ -76,16 +76,34 @@ fn bubbles(models: &[ModelFigures]) -> Vec<serde_json::Value> {
         .max()
         .unwrap_or(1)
         .max(1) as f64;
-    let bubble = |of: &ModelFigures| {
-        let quality = of.quality();
+    /// Labels of bubbles that are nearer than this would stand in each other's way.
+    const NEAR: [f64; 2] = [170.0, 60.0];
+    const LINE: f64 = 15.0;
+    let decades = decades(models);
+    let at = |of: &ModelFigures| {
+        let y = bottom - of.quality().clamp(0.0, 1.0) * (bottom - top);
+        [place(of.tokens_per_second.max(1.0).log10(), decades), y]
+    };
+    let bubble = |(nth, of): (usize, &ModelFigures)| {
+        let [x, y] = at(of);
         let share = of.memory.map_or(0.2, |memory| memory as f64 / most);
+        let radius = 5.0 + 17.0 * share.sqrt();
+        let earlier = models[..nth].iter().map(at);
+        let near = earlier.filter(|[a, b]| (a - x).abs() < NEAR[0] && (b - y).abs() < NEAR[1]);
+        let lines = near.count() as f64;
+        // Below, one under the other; above, where there is no room below.
+        let label_y = match y + radius + LINE * (lines + 1.0) < bottom {
+            true => y + radius + LINE * (lines + 1.0),
+            false => y - radius - 5.0 - LINE * lines,
+        };
         json!({
-            "x": place(of.tokens_per_second.max(1.0).log10(), decades(models)),
-            "y": bottom - quality.clamp(0.0, 1.0) * (bottom - top),
-            "r": 5.0 + 17.0 * share.sqrt(),
+            "x": x,
+            "y": y,
+            "r": radius,
             "label": format!("{} {}", of.model, of.precision),
-            "quality": quality,
+            "label_y": label_y,
+            "quality": of.quality(),
         })
     };
-    models.iter().map(bubble).collect()
+    models.iter().enumerate().map(bubble).collect()
 }
