@@ -400,7 +400,7 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(
-            missing.contains("`session_id` is there 0 times"),
+            missing.contains("it has no column `session_id`"),
             "{missing}"
         );
     }
