@@ -59,7 +59,7 @@ pub fn made_pairs() -> &'static [Pair] {
 /// The first pairs of trace files, those with an empty side left out.
 ///
 /// # Errors
-/// [`BenchmarkError::Traces`] for a file that can't be read, or lacks `input` or `output`.
+/// [`BenchmarkError`] for a file or a row that can't be read, or a file that lacks `input` or `output`.
 pub fn read_pairs(paths: &[String]) -> Result<Vec<Pair>, BenchmarkError> {
     const NAMES: [&str; 2] = ["input", "output"];
     let columns = TableColumns {
@@ -75,9 +75,15 @@ pub fn read_pairs(paths: &[String]) -> Result<Vec<Pair>, BenchmarkError> {
         OnBadFile::Fail,
         Arc::new(Quarantine::default()),
     )?;
-    let mut pairs = Vec::new();
+    let (mut pairs, mut bad_row) = (Vec::new(), None);
     source.scan(|row| {
-        let Ok(cells) = row.cells else { return };
+        let cells = match row.cells {
+            Ok(cells) => cells,
+            Err(bad) => {
+                bad_row.get_or_insert(format!("{}: {}", source.describe(row.at), bad.reason));
+                return;
+            }
+        };
         let text = |name: &str| match cells.get(name) {
             Some(Value::String(text)) if !text.trim().is_empty() => Some(text.clone()),
             _ => None,
@@ -88,7 +94,7 @@ pub fn read_pairs(paths: &[String]) -> Result<Vec<Pair>, BenchmarkError> {
             pairs.push(Pair { input, output });
         }
     })?;
-    Ok(pairs)
+    bad_row.map_or(Ok(pairs), |problem| Err(BenchmarkError::Row(problem)))
 }
 
 pub(super) fn texts(pairs: &[Pair]) -> Vec<&str> {

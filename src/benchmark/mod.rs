@@ -36,6 +36,9 @@ pub enum BenchmarkError {
     /// Traces that can't be read.
     #[error("traces: {0}")]
     Traces(#[from] crate::trace::TraceError),
+    /// A row of traces that can't be read.
+    #[error("traces: {0}")]
+    Row(String),
     /// What a tokenizer or an encoder says.
     #[error("{0}")]
     Encode(String),

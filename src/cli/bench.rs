@@ -70,6 +70,9 @@ pub(super) fn run(args: &BenchArgs) -> Result<Outcome, AnyError> {
         outcome::print(&serde_json::to_string(&found)?)?;
         return Ok(Outcome::Done);
     }
+    if args.baseline.is_some() && !matches!(args.format, Format::Table) {
+        return Err("--baseline: only the table shows it; leave --format out".into());
+    }
     let baseline = args.baseline.as_deref().map(read_baseline).transpose()?;
     let mut models = Vec::new();
     for name in &names {

@@ -53,7 +53,11 @@ fn with_halves(text: &str) -> Vec<&str> {
     }
 }
 
-fn vectors(model: &Model, texts: &[&str]) -> Result<Vec<Vec<f32>>, String> {
+/// Vectors of texts, one by one; zeros for a text without tokens.
+///
+/// # Errors
+/// What the tokenizer or the encoder says.
+pub(super) fn vectors(model: &Model, texts: &[&str]) -> Result<Vec<Vec<f32>>, String> {
     let mut found = Vec::with_capacity(texts.len());
     for text in texts {
         let mut batch = Packed::default();
@@ -71,12 +75,12 @@ fn vectors(model: &Model, texts: &[&str]) -> Result<Vec<Vec<f32>>, String> {
     Ok(found)
 }
 
-fn cosine(a: &[f32], b: &[f32]) -> f64 {
+/// The cosine of two vectors; 0 where one has no direction, and NaN where one holds it.
+pub(super) fn cosine(a: &[f32], b: &[f32]) -> f64 {
     let dot = |a: &[f32], b: &[f32]| -> f64 {
         let products = a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b));
         products.sum()
     };
-    // A text without tokens has no direction.
     dot(a, b) / (dot(a, a) * dot(b, b)).sqrt().max(f64::MIN_POSITIVE)
 }
 

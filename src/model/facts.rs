@@ -116,6 +116,7 @@ impl ModelFacts {
                         shape.and_then(|shape| shape.first().copied()).unwrap_or(0)
                     }
                 };
+                facts.dim = spec.keep.map_or(facts.dim, |keep| keep.min(facts.dim));
             }
         }
         Ok(facts)

@@ -1,8 +1,9 @@
 //! Which precision is fast and true enough: the choice behind `--precision auto`.
 
+use super::agreement::{cosine, vectors};
 use super::{Model, ModelError, ModelFolder};
+use crate::encoder::Precision;
 use crate::encoder::cpu::Level;
-use crate::encoder::{Packed, Precision};
 
 /// Texts of the kinds that traces hold, one a line: talk, tools, code, numbers, several languages.
 pub(super) const CALIBRATION: &str = include_str!("calibration.txt");
@@ -127,40 +128,19 @@ pub fn load_fastest_on_device(
     Ok(model)
 }
 
-fn vectors(folder: &ModelFolder, model: &Model) -> Result<Vec<f32>, ModelError> {
-    let mut out = Vec::new();
-    for text in CALIBRATION.lines() {
-        let ids = model
-            .tokenizer
-            .ids(text)
-            .map_err(|problem| folder.bad("tokenizer.json", problem))?;
-        let mut batch = Packed::default();
-        if batch.push(&ids) {
-            model
-                .encoder
-                .encode(&batch, &mut out)
-                .map_err(|e| folder.unsupported(e.to_string()))?;
-        }
-    }
-    Ok(out)
-}
-
 /// Compares two loads of one model.
 fn measure(folder: &ModelFolder, exact: &Model, model: &Model) -> Result<Fidelity, ModelError> {
-    let dim = exact.encoder.dim();
-    let (exact, got) = (vectors(folder, exact)?, vectors(folder, model)?);
+    let texts: Vec<&str> = CALIBRATION.lines().collect();
+    let of = |model| vectors(model, &texts).map_err(|problem| folder.unsupported(problem));
+    let (exact, got) = (of(exact)?, of(model)?);
     let mut fidelity = Fidelity {
         mean: 0.0,
         least: 1.0,
         measured: true,
     };
-    let texts = (exact.len() / dim).max(1) as f64;
-    for (a, b) in exact.chunks_exact(dim).zip(got.chunks_exact(dim)) {
-        let dot = |a: &[f32], b: &[f32]| -> f64 {
-            let products = a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b));
-            products.sum()
-        };
-        let cosine = dot(a, b) / (dot(a, a) * dot(b, b)).sqrt();
+    let texts = texts.len() as f64;
+    for (a, b) in exact.iter().zip(&got) {
+        let cosine = cosine(a, b);
         fidelity.mean += cosine / texts;
         // A NaN must fail the comparison; `min` would lose it.
         fidelity.least = match cosine.is_nan() || fidelity.least.is_nan() {

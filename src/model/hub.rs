@@ -252,8 +252,9 @@ impl<'l> Pull<'l> {
         what: &str,
         mut once: impl FnMut() -> F,
     ) -> Result<T, LibraryError> {
-        let mut wait = WAIT;
-        for attempt in 1.. {
+        let (mut wait, mut attempt) = (WAIT, 0);
+        loop {
+            attempt += 1;
             match once().await {
                 Ok(value) => return Ok(value),
                 Err(failure) if failure.for_a_time && attempt < TRIES => {
@@ -272,7 +273,6 @@ impl<'l> Pull<'l> {
                 }
             }
         }
-        Err(LibraryError::Refused(what.to_owned()))
     }
 
     async fn told(&self) -> Result<Told, LibraryError> {

@@ -359,21 +359,34 @@ fn check_tokenizer(
     config: &Config<'_>,
 ) -> Result<(), ModelError> {
     config.only("truncation_side", &json!("right"))?;
-    let file = module.file(TOKENIZER);
-    let tokenizer = Config::optional(folder, &file)?;
-    for (key, place, kind) in [
-        ("do_lower_case", "/normalizer/lowercase", "/normalizer/type"),
+    let said = |key: &str| config.get(key).and_then(Value::as_bool);
+    let keys = [
+        (
+            "do_lower_case",
+            "/normalizer",
+            "BertNormalizer",
+            "lowercase",
+        ),
         (
             "add_prefix_space",
-            "/pre_tokenizer/add_prefix_space",
-            "/pre_tokenizer/type",
+            "/pre_tokenizer",
+            "ByteLevel",
+            "add_prefix_space",
         ),
-    ] {
-        let known = ["BertNormalizer", "ByteLevel"].map(|name| Some(json!(name)));
-        let kind = tokenizer.value().pointer(kind).cloned();
-        let own = tokenizer.value().pointer(place).and_then(Value::as_bool);
-        let said = config.get(key).and_then(Value::as_bool);
-        if let (true, Some(own), Some(said)) = (known.contains(&kind), own, said)
+    ];
+    if keys.iter().all(|(key, ..)| said(key).is_none()) {
+        // Most say nothing of it, and the other file may be large.
+        return Ok(());
+    }
+    let file = module.file(TOKENIZER);
+    let tokenizer = Config::optional(folder, &file)?;
+    for (key, part, kind, member) in keys {
+        let part = tokenizer
+            .value()
+            .pointer(part)
+            .filter(|part| part["type"] == kind);
+        let own = part.and_then(|part| part[member].as_bool());
+        if let (Some(own), Some(said)) = (own, said(key))
             && own != said
         {
             return Err(config.bad(format!(

@@ -169,8 +169,10 @@ fn all(sessions: &PageSessions, behind: usize) -> String {
 /// How many names the sessions of the list have.
 fn names_of(sessions: &PageSessions) -> usize {
     let at = sessions.slices.iter().position(|slice| slice == "name");
-    let of = |session: &ListedSession| session.slices.get(at?).cloned().flatten();
-    let names: HashSet<String> = sessions.listed.iter().filter_map(of).collect();
+    let listed = sessions.listed.iter();
+    let names: HashSet<&str> = listed
+        .filter_map(|session| session.slices.get(at?)?.as_deref())
+        .collect();
     names.len()
 }
 

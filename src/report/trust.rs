@@ -302,6 +302,17 @@ mod tests {
     }
 
     #[test]
+    fn agents_of_several_names_in_one_order_are_said() {
+        assert_eq!(of_several(1), None);
+        let line = of_several(3).unwrap();
+        assert!(
+            line.kind == "open" && line.text.contains("3 names"),
+            "{}",
+            line.text
+        );
+    }
+
+    #[test]
     fn a_verdict_says_what_failed_what_is_not_known_and_whether_there_is_enough() {
         let of = |summary: &Summary| verdict(summary, &failures(summary));
         let mut summary = Summary {

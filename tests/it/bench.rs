@@ -156,6 +156,10 @@ fn traces_are_measured_where_they_are_named_and_what_can_t_be_is_refused() {
         "not what `bench --format json` prints",
     );
     refused(&["--precision", "f8"], "f8");
+    refused(
+        &["--baseline", "README.md", "--format", "json"],
+        "only the table shows it",
+    );
 }
 
 #[test]
