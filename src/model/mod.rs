@@ -17,6 +17,7 @@ mod table;
 mod tensors;
 mod text_tokenizer;
 mod weights;
+mod word_memo;
 
 use std::path::PathBuf;
 

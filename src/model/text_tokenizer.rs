@@ -1,8 +1,12 @@
 //! Texts to token ids, cut to the model's limit.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use tokenizers::{Tokenizer, TruncationDirection, TruncationParams, TruncationStrategy};
 
 use super::spec::{Limit, TextSpec};
+use super::word_memo::WordMemo;
 use super::{ModelError, ModelFolder};
 
 /// A text this many characters long per allowed token is cut before it is tokenised; a cut that
@@ -14,6 +18,8 @@ const CHARACTERS_PER_TOKEN: usize = 16;
 #[derive(Clone, Debug)]
 pub struct TextTokenizer {
     tokenizer: Tokenizer,
+    /// What its words are, where texts are no more than their words.
+    memo: Option<Arc<WordMemo>>,
     max_tokens: Option<usize>,
     /// Most characters of a text, where a model cuts before it tokenises.
     max_characters: Option<usize>,
@@ -132,6 +138,7 @@ impl TextTokenizer {
         };
         let this = Self {
             longest_word: longest_word(&tokenizer),
+            memo: WordMemo::of(&tokenizer, max_tokens, spec.special_tokens).map(Arc::new),
             tokenizer,
             max_tokens,
             max_characters,
@@ -169,30 +176,29 @@ impl TextTokenizer {
     /// # Errors
     /// A message if the tokenizer fails, which no text should make it do.
     pub fn ids(&self, text: &str) -> Result<Vec<u32>, String> {
-        let mut short = std::borrow::Cow::Borrowed(text);
+        let mut short = Cow::Borrowed(text);
         if let Some(most) = self.longest_word.filter(|_| text.len() > LONG_TEXT) {
-            short = std::borrow::Cow::Owned(with_short_words(text, most));
+            short = Cow::Owned(with_short_words(text, most));
         }
         let mut text = short.as_ref();
         if let Some(most) = self.max_characters {
             let end = text.char_indices().nth(most);
             text = &text[..end.map_or(text.len(), |(end, _)| end)];
         }
+        if let Some(memo) = &self.memo
+            && let Some(mut ids) = memo.ids(&self.prepared(text))
+        {
+            self.drop_unknown(&mut ids);
+            return Ok(ids);
+        }
         let most = self.max_tokens.unwrap_or(usize::MAX);
         let mut limit = most.saturating_mul(CHARACTERS_PER_TOKEN);
         loop {
             let (piece, at_space) = cut(text, limit);
             let whole = piece.len() == text.len();
-            let mut prompted = std::borrow::Cow::Borrowed(piece);
-            if !self.prompt.is_empty() {
-                prompted = std::borrow::Cow::Owned(format!("{}{piece}", self.prompt));
-            }
-            if self.lowercase {
-                prompted = std::borrow::Cow::Owned(prompted.to_lowercase());
-            }
             let encoding = self
                 .tokenizer
-                .encode_fast(prompted.as_ref(), self.special_tokens)
+                .encode_fast(self.prepared(piece).as_ref(), self.special_tokens)
                 .map_err(|e| format!("the tokenizer failed: {e}"))?;
             let overflow: usize = encoding
                 .get_overflowing()
@@ -203,12 +209,28 @@ impl TextTokenizer {
             // hundred. With more left over than that, the kept ones are those of the whole text.
             if whole || (at_space && overflow > 0) || overflow > 128 {
                 let mut ids = encoding.get_ids().to_vec();
-                if let Some(dropped) = self.dropped {
-                    ids.retain(|id| *id != dropped);
-                }
+                self.drop_unknown(&mut ids);
                 return Ok(ids);
             }
             limit = limit.saturating_mul(4);
+        }
+    }
+
+    /// A text as the tokenizer is given it: after the prompt, in lower case if the model wants it so.
+    fn prepared<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let mut prepared = Cow::Borrowed(text);
+        if !self.prompt.is_empty() {
+            prepared = Cow::Owned(format!("{}{text}", self.prompt));
+        }
+        if self.lowercase {
+            prepared = Cow::Owned(prepared.to_lowercase());
+        }
+        prepared
+    }
+
+    fn drop_unknown(&self, ids: &mut Vec<u32>) {
+        if let Some(dropped) = self.dropped {
+            ids.retain(|id| *id != dropped);
         }
     }
 }
