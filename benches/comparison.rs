@@ -239,6 +239,7 @@ fn functions(texts: &[[String; 2]], rows: usize, threads: usize, name: &str) {
         memory: 256 << 20,
         spill_folder: folder.path().to_owned(),
         embedding: None,
+        triage: None,
         window: 3,
         weights: SignalWeights::default(),
         text_mode: TextMode::Compat,

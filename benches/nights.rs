@@ -155,6 +155,7 @@ fn one_run(args: &[String]) {
     };
     let threads = threads.parse().unwrap();
     let request = ScoreRequest {
+        triage: None,
         buckets: None,
         resume: false,
         fail_on_drift: false,

@@ -177,6 +177,7 @@ fn plan(
             memory: engine.plan_memory(),
             spill_folder: folder.path().to_owned(),
             embedding: Some(Arc::clone(service)),
+            triage: None,
             window: 3,
             weights: SignalWeights::default(),
             text_mode: TextMode::Compat,
@@ -195,6 +196,7 @@ fn plan(
             comparing: [None; 3],
             digests: nightmill::engine::Digests::default(),
             loop_detection: true,
+            triage: false,
             span_signals: Vec::new(),
             buckets: Buckets::ONE,
             done: Vec::new(),
@@ -283,6 +285,7 @@ fn main() {
     });
     let request = |buckets| ScoreRequest {
         continues: None,
+        triage: None,
         buckets: Buckets::new(buckets),
         resume: false,
         fail_on_drift: false,

@@ -1,15 +1,14 @@
 //! `coherence`: is an input more like its own output than like the output of another trace?
 
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::BenchmarkError;
 use super::estimate::Estimate;
 use super::figures::area;
 use super::vectors::Vectors;
-use crate::trace::{OnBadFile, Quarantine, TableColumns, TableSource, discover};
+use super::{BenchmarkError, for_each_row};
 
 /// Most pairs of traces that are looked at.
 const MOST_PAIRS: usize = 2000;
@@ -61,29 +60,8 @@ pub fn made_pairs() -> &'static [Pair] {
 /// # Errors
 /// [`BenchmarkError`] for a file or a row that can't be read, or a file that lacks `input` or `output`.
 pub fn read_pairs(paths: &[String]) -> Result<Vec<Pair>, BenchmarkError> {
-    const NAMES: [&str; 2] = ["input", "output"];
-    let columns = TableColumns {
-        table: "traces",
-        names: &NAMES,
-        required: &NAMES,
-        structured: &[],
-    };
-    let files = discover(paths, None)?;
-    let source = TableSource::open(
-        files,
-        columns,
-        OnBadFile::Fail,
-        Arc::new(Quarantine::default()),
-    )?;
-    let (mut pairs, mut bad_row) = (Vec::new(), None);
-    source.scan(|row| {
-        let cells = match row.cells {
-            Ok(cells) => cells,
-            Err(bad) => {
-                bad_row.get_or_insert(format!("{}: {}", source.describe(row.at), bad.reason));
-                return;
-            }
-        };
+    let mut pairs = Vec::new();
+    for_each_row("traces", paths, &["input", "output"], |cells| {
         let text = |name: &str| match cells.get(name) {
             Some(Value::String(text)) if !text.trim().is_empty() => Some(text.clone()),
             _ => None,
@@ -93,8 +71,9 @@ pub fn read_pairs(paths: &[String]) -> Result<Vec<Pair>, BenchmarkError> {
         {
             pairs.push(Pair { input, output });
         }
+        Ok(())
     })?;
-    bad_row.map_or(Ok(pairs), |problem| Err(BenchmarkError::Row(problem)))
+    Ok(pairs)
 }
 
 pub(super) fn texts(pairs: &[Pair]) -> Vec<&str> {

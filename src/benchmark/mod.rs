@@ -14,14 +14,18 @@ mod search;
 mod similarity;
 mod vectors;
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 pub use coherence::{Pair, made_pairs, read_pairs};
 pub use estimate::Estimate;
+pub use similarity::{Graded, made_grades, read_grades};
 
 use crate::model::{Model, ModelError};
+use crate::trace::{OnBadFile, Quarantine, TableColumns, TableSource, discover};
 use vectors::Vectors;
 
 /// The least seconds that the speed of a model is measured over.
@@ -33,11 +37,11 @@ pub enum BenchmarkError {
     /// The model can't be used.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// Traces that can't be read.
-    #[error("traces: {0}")]
-    Traces(#[from] crate::trace::TraceError),
-    /// A row of traces that can't be read.
-    #[error("traces: {0}")]
+    /// Files that can't be read.
+    #[error("{0}")]
+    Files(#[from] crate::trace::TraceError),
+    /// A row that can't be read.
+    #[error("{0}")]
     Row(String),
     /// What a tokenizer or an encoder says.
     #[error("{0}")]
@@ -65,6 +69,10 @@ pub struct ModelFigures {
     pub loops: Estimate,
     /// How high the answer to a question stands among ten (nDCG@10).
     pub search: Estimate,
+    /// How often, of a bad and a good session by labels of their own, the bad one has the lower `agent_reliability`; none
+    /// without labels. No part of the quality.
+    #[serde(default)]
+    pub sessions: Option<Estimate>,
     /// The cosines of true pairs: 5 %, half and 95 % of them are below.
     pub cosines: [f64; 3],
     /// Pairs of input and output that coherence was measured on.
@@ -87,9 +95,13 @@ impl ModelFigures {
 ///
 /// # Errors
 /// [`BenchmarkError::Encode`] for what the tokenizer or the encoder says.
-pub fn measure(model: &Model, pairs: &[Pair]) -> Result<ModelFigures, BenchmarkError> {
+pub fn measure(
+    model: &Model,
+    pairs: &[Pair],
+    grades: &[Graded],
+) -> Result<ModelFigures, BenchmarkError> {
     let sets = [
-        similarity::texts(),
+        similarity::texts(grades),
         loops::texts(),
         search::texts(),
         coherence::texts(pairs),
@@ -104,10 +116,11 @@ pub fn measure(model: &Model, pairs: &[Pair]) -> Result<ModelFigures, BenchmarkE
         precision: model.encoder.precision().to_owned(),
         device: model.encoder.device(),
         dim: model.encoder.dim(),
-        similarity: similarity::measure(&vectors),
+        similarity: similarity::measure(grades, &vectors),
         coherence,
         loops: loops::measure(&vectors),
         search: search::measure(&vectors),
+        sessions: None,
         cosines,
         pairs: pairs.len(),
         tokens_per_second,
@@ -120,6 +133,32 @@ fn rows_of<T: serde::de::DeserializeOwned>(file: &str) -> Vec<T> {
     let rows = file.lines().map(serde_json::from_str);
     // It is part of the program, and a test reads it.
     rows.filter_map(Result::ok).collect()
+}
+
+/// Hands each row of these files to `each`, which returns what is wrong with it.
+fn for_each_row(
+    table: &str,
+    paths: &[String],
+    names: &[&str],
+    mut each: impl FnMut(Map<String, Value>) -> Result<(), String>,
+) -> Result<(), BenchmarkError> {
+    let columns = TableColumns {
+        table,
+        names,
+        required: names,
+        structured: &[],
+    };
+    let files = discover(paths, None)?;
+    let quarantine = Arc::new(Quarantine::default());
+    let source = TableSource::open(files, columns, OnBadFile::Fail, quarantine)?;
+    let mut wrong = None;
+    source.scan(|row| {
+        let read = row.cells.map_err(|bad| bad.reason).and_then(&mut each);
+        if let Err(problem) = read {
+            wrong.get_or_insert(format!("{table}: {}: {problem}", source.describe(row.at)));
+        }
+    })?;
+    wrong.map_or(Ok(()), |problem| Err(BenchmarkError::Row(problem)))
 }
 
 /// Tokens a second, texts tokenised and encoded as often as it takes to be measured.
@@ -148,7 +187,7 @@ mod tests {
 
     #[test]
     fn every_row_of_the_texts_is_read() {
-        assert_eq!(similarity::texts().len(), 480);
+        assert_eq!(similarity::texts(made_grades()).len(), 480);
         assert_eq!(loops::texts().len(), 480);
         assert_eq!(search::texts().len(), 160);
         assert_eq!(made_pairs().len(), 64);

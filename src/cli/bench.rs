@@ -7,12 +7,19 @@ use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use super::models::named;
+use super::validate::LabelFlags;
 use super::{AnyError, Outcome, listing, outcome};
-use crate::benchmark::{Estimate, ModelFigures, made_pairs, measure, read_pairs};
+use crate::benchmark::{
+    Estimate, ModelFigures, made_grades, made_pairs, measure, read_grades, read_pairs,
+};
 use crate::encoder::Precision;
 use crate::encoder::cpu::Level;
-use crate::model::{Library, Model, ModelFacts, load_fastest};
+use crate::history::read_run;
+use crate::job::{Given, Job};
+use crate::model::{Library, Model, ModelFacts, ModelFolder, load_fastest};
 use crate::report::{benchmark_page, plain};
+use crate::run::{Progress, open, score};
+use crate::validation::validate;
 
 /// Flags of `bench`.
 #[derive(Args, Debug)]
@@ -30,6 +37,16 @@ pub(super) struct BenchArgs {
     /// [default: pairs of our own]
     #[arg(long, value_name = "PATH", num_args = 1..)]
     data: Vec<String>,
+    /// Files of graded pairs to measure similarity on, with the columns `sentence1`, `sentence2` and `score` [default:
+    /// pairs of our own]
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    pairs: Vec<String>,
+    /// A column of labels in the traces of --data, or in --labels: how well do session scores of each model agree with
+    /// it? All traces are scored for that
+    #[arg(long, value_name = "COLUMN", requires = "data")]
+    label: Option<String>,
+    #[command(flatten)]
+    labels: LabelFlags,
     /// Threads [default: all cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -114,6 +131,17 @@ fn alone(args: &BenchArgs, names: &[String], library: &Library) -> Result<ModelF
             &read
         }
     };
+    let graded;
+    let grades = match args.pairs.as_slice() {
+        [] => made_grades(),
+        paths => {
+            graded = read_grades(paths)?;
+            if graded.len() < 2 {
+                return Err("--pairs: there are fewer than two pairs".into());
+            }
+            &graded
+        }
+    };
     let level = Level::choose()?;
     let precision = match args.precision.first().map(String::as_str) {
         Some("f32") => Some(Precision::F32),
@@ -129,7 +157,47 @@ fn alone(args: &BenchArgs, names: &[String], library: &Library) -> Result<ModelF
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
         .build()?;
-    Ok(pool.install(|| measure(&model, pairs))?)
+    let mut figures = pool.install(|| measure(&model, pairs, grades))?;
+    if let Some(column) = &args.label {
+        figures.sessions = of_sessions(args, column, &folder, &model)?;
+    }
+    Ok(figures)
+}
+
+/// How well session scores by a model agree with labels; none where these are too few.
+fn of_sessions(
+    args: &BenchArgs,
+    column: &str,
+    folder: &ModelFolder,
+    model: &Model,
+) -> Result<Option<Estimate>, AnyError> {
+    const FIGURE: &str = "agent_reliability";
+    let query = args.labels.query(column)?;
+    let place = tempfile::tempdir()?;
+    let mut given = Given::default()
+        .with("metrics", vec![FIGURE.to_owned()])
+        .with("no_cache", true);
+    if let Some(path) = folder.path() {
+        given = given.with("model", path.display().to_string());
+    }
+    if !model.is_table {
+        given = given.with("precision", model.encoder.precision());
+    }
+    if let Some(threads) = args.threads {
+        given = given.with("threads", threads.to_string());
+    }
+    let out = place.path().join("run");
+    let request = open::score(&Job::of(given)?, args.data.clone(), out, None)?;
+    let (_, run) = score(&request, &Progress::default())?;
+    let validation = validate(&[read_run(&run)?], &query)?;
+    let told = validation.runs.iter().flat_map(|run| &run.told);
+    let told = told.filter(|told| told.name == FIGURE);
+    let auc = told.filter_map(|told| told.auc).next();
+    Ok(auc.map(|auc| Estimate {
+        value: auc.value,
+        low: auc.low,
+        high: auc.high,
+    }))
 }
 
 fn started(args: &BenchArgs, name: &str, precision: &str) -> Result<ModelFigures, AnyError> {
@@ -141,8 +209,14 @@ fn started(args: &BenchArgs, name: &str, precision: &str) -> Result<ModelFigures
     if let Some(threads) = args.threads {
         command.arg("--threads").arg(threads.to_string());
     }
-    if !args.data.is_empty() {
-        command.arg("--data").args(&args.data);
+    for (flag, values) in [("--data", &args.data), ("--pairs", &args.pairs)] {
+        if !values.is_empty() {
+            command.arg(flag).args(values);
+        }
+    }
+    if let Some(column) = &args.label {
+        command.arg("--label").arg(column);
+        args.labels.pass_on(&mut command);
     }
     let ran = command
         .stdin(Stdio::null())
@@ -171,6 +245,7 @@ fn text(models: &[ModelFigures], baseline: &[ModelFigures]) -> String {
             shown(&of.coherence),
             shown(&of.loops),
             shown(&of.search),
+            of.sessions.as_ref().map_or_else(|| "–".into(), shown),
             format!("{:.0}", of.tokens_per_second),
             of.memory.map_or_else(
                 || "–".into(),
@@ -186,6 +261,7 @@ fn text(models: &[ModelFigures], baseline: &[ModelFigures]) -> String {
         "coherence",
         "loops",
         "search",
+        "sessions",
         "tokens/s",
         "memory",
         "cosines",
@@ -195,7 +271,7 @@ fn text(models: &[ModelFigures], baseline: &[ModelFigures]) -> String {
     text.push_str(&format!(
         "\n95 % of samples are within the brackets. similarity: Spearman on graded pairs; coherence: how often one of {pairs} outputs \
          is more like\nits own input than a shuffled one; loops: how often a repeat is more alike than what only has its form; search: \
-         nDCG@10;\ncosines of true pairs: 5 %, half and 95 % are below. Thresholds of one model don't fit another: `nightmill calibrate`.\n"
+         nDCG@10;\nsessions: how often, of a bad and a good session by --label, the bad one has the lower agent_reliability;\ncosines of true pairs: 5 %, half and 95 % are below. Thresholds of one model don't fit another: `nightmill calibrate`.\n"
     ));
     for of in models {
         let before = baseline

@@ -145,6 +145,7 @@ pub(super) fn run(args: SqlArgs, config: Option<&Path>) -> Result<Outcome, AnyEr
         memory: engine.memory_limit / 2,
         spill_folder: folder.path().to_owned(),
         embedding,
+        triage: None,
         window: rules.window,
         weights: rules.weights.clone(),
         text_mode: rules.text_mode,

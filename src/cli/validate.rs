@@ -42,6 +42,21 @@ pub(super) struct LabelFlags {
 }
 
 impl LabelFlags {
+    /// Gives them to another command of the program.
+    pub fn pass_on(&self, command: &mut std::process::Command) {
+        for (flag, values) in [("--bad", &self.bad), ("--good", &self.good)] {
+            if !values.is_empty() {
+                command.arg(flag).arg(values.join(","));
+            }
+        }
+        if let Some(file) = &self.labels {
+            command.arg("--labels").arg(file);
+        }
+        if let Some(task) = &self.task {
+            command.arg("--task").arg(task);
+        }
+    }
+
     /// What is looked for in this column.
     pub fn query(&self, column: &str) -> Result<LabelQuery, AnyError> {
         let bad = match (self.bad.as_slice(), self.good.as_slice()) {

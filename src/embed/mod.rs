@@ -6,6 +6,7 @@ mod queue;
 mod recent;
 mod service;
 mod store;
+mod triage;
 
 pub use cache::{
     CacheCounts, CacheError, CacheKey, EmbeddingCache, ForgottenVectors, forget_vectors,
@@ -13,6 +14,7 @@ pub use cache::{
 pub use recent::RecentRecords;
 pub use service::{EmbeddingCounts, EmbeddingMemory, EmbeddingService};
 pub use store::{TextRecord, TextRef};
+pub use triage::{QuickLook, SeenPair, Triage, TriageFit};
 
 /// Why texts could not be embedded. None of these is the fault of a single row.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -23,6 +23,8 @@ pub struct EmbeddingMemory {
     pub index: usize,
     /// For texts that wait to be encoded.
     pub queue: usize,
+    /// Whether texts are kept on disk beside their vectors, to be read again.
+    pub keep_texts: bool,
 }
 
 /// Counts of a run so far.
@@ -69,6 +71,8 @@ pub struct EmbeddingService {
     workers: Vec<JoinHandle<()>>,
     known: Mutex<HashMap<TextId, TextRef>>,
     most_known: usize,
+    /// Tokens that count of a text at most, see [`EmbeddingCounts::likely_tokens`].
+    most_tokens: usize,
     texts: AtomicU64,
     distinct: AtomicU64,
     likely_tokens: AtomicU64,
@@ -95,7 +99,8 @@ impl EmbeddingService {
         folder: &Path,
         memory: EmbeddingMemory,
     ) -> Result<Self, EmbedError> {
-        let store = VectorStore::create(folder, model.encoder.dim())?;
+        let store = VectorStore::create(folder, model.encoder.dim(), memory.keep_texts)?;
+        let most_tokens = model.tokenizer.max_tokens().unwrap_or(usize::MAX);
         let shared = Arc::new(Shared {
             model,
             store,
@@ -106,6 +111,7 @@ impl EmbeddingService {
             shared,
             workers: Vec::new(),
             known: Mutex::default(),
+            most_tokens,
             most_known: (memory.index / BYTES_PER_REMEMBERED_TEXT).max(1024),
             texts: AtomicU64::new(0),
             distinct: AtomicU64::new(0),
@@ -137,6 +143,11 @@ impl EmbeddingService {
     /// Components of a vector.
     pub fn dim(&self) -> usize {
         self.shared.store.dim()
+    }
+
+    /// From now on, of texts as many tokens count as this other service would take of them.
+    pub(crate) fn count_as(&mut self, other: &Self) {
+        self.most_tokens = other.most_tokens;
     }
 
     /// Counts so far.
@@ -215,7 +226,7 @@ impl EmbeddingService {
                 let place = match known.get(&id) {
                     Some(place) => *place,
                     None => {
-                        let place = match self.shared.store.reserve(&words) {
+                        let place = match self.shared.store.reserve(&words, text) {
                             Ok(place) => place,
                             Err(error) => {
                                 // Nobody may be told of places that no worker will fill.
@@ -241,13 +252,8 @@ impl EmbeddingService {
             self.shared.queue.expect(&jobs);
         }
         self.distinct.fetch_add(jobs.len() as u64, Relaxed);
-        let most = self
-            .shared
-            .model
-            .tokenizer
-            .max_tokens()
-            .unwrap_or(usize::MAX);
-        let likely = jobs.iter().map(|job| job.likely_tokens(most)).sum();
+        let likely = jobs.iter().map(|job| job.likely_tokens(self.most_tokens));
+        let likely = likely.sum();
         self.likely_tokens.fetch_add(likely, Relaxed);
         self.shared.queue.submit(jobs)?;
         for (row, id) in waiting {
@@ -269,6 +275,14 @@ impl EmbeddingService {
     pub fn read(&self, text: TextRef, record: &mut TextRecord) -> Result<(), EmbedError> {
         self.shared.queue.wait_for(text)?;
         self.shared.store.read(text, record)
+    }
+
+    /// A text again, of a service that keeps them.
+    ///
+    /// # Errors
+    /// [`EmbedError::Store`] if the file can't be read or the reference is not of this service.
+    pub fn text(&self, text: TextRef) -> Result<String, EmbedError> {
+        self.shared.store.text(text)
     }
 
     /// Says how busy the encoder was, and completes this run's part of the cache.

@@ -45,7 +45,9 @@ pub struct TextRecord {
     pub norm_squared: f64,
     /// Sorted hashes of the text's words.
     pub words: Vec<u64>,
-    bytes: Vec<u8>,
+    /// Where it was read.
+    pub place: Option<TextRef>,
+    pub(super) bytes: Vec<u8>,
 }
 
 impl TextRecord {
@@ -55,6 +57,7 @@ impl TextRecord {
             vector: self.vector.clone(),
             norm_squared: self.norm_squared,
             words: self.words.clone(),
+            place: self.place,
             bytes: Vec::new(),
         }
     }
@@ -65,9 +68,11 @@ impl TextRecord {
     }
 }
 
-/// A record is: squared length (f64), number of words (u64), vector, words; padded to 16 bytes.
+/// A record is: squared length (f64), number of words (u64), vector, words; padded to 16 bytes. Where texts are kept, the
+/// text comes after the words, and its length (u32) in the last bytes.
 const HEAD: usize = 16;
 const UNIT: usize = 16;
+const TEXT_LENGTH: usize = 4;
 const LENGTH_BITS: u32 = 24;
 
 #[derive(Debug)]
@@ -75,12 +80,15 @@ pub(super) struct VectorStore {
     file: File,
     folder: String,
     dim: usize,
+    /// Whether texts are kept beside their vectors.
+    texts: bool,
     /// Units given out so far. The first one is never used: it would read as the empty text.
     end: AtomicU64,
 }
 
 impl VectorStore {
-    pub(super) fn create(folder: &Path, dim: usize) -> Result<Self, EmbedError> {
+    /// A store of vectors of this length, and of the texts themselves if they are wanted.
+    pub(super) fn create(folder: &Path, dim: usize, texts: bool) -> Result<Self, EmbedError> {
         let name = folder.display().to_string();
         let file = tempfile::tempfile_in(folder).map_err(|e| EmbedError::Store {
             folder: name.clone(),
@@ -90,6 +98,7 @@ impl VectorStore {
             file,
             folder: name,
             dim,
+            texts,
             end: AtomicU64::new(1),
         })
     }
@@ -105,16 +114,31 @@ impl VectorStore {
         self.dim
     }
 
-    fn units(&self, words: &WordSet) -> u64 {
-        (HEAD + self.dim * 4 + words.hashes().len() * 8).div_ceil(UNIT) as u64
+    /// Bytes of a record before its text.
+    fn bytes(&self, words: &WordSet) -> usize {
+        HEAD + self.dim * 4 + words.hashes().len() * 8
     }
 
-    /// A place for a text's vector and words.
-    pub(super) fn reserve(&self, words: &WordSet) -> Result<TextRef, EmbedError> {
-        let units = self.units(words);
+    /// A place for a text's vector and words. The text is there at once, where texts are kept.
+    pub(super) fn reserve(&self, words: &WordSet, text: &str) -> Result<TextRef, EmbedError> {
+        let kept = match self.texts {
+            true => text.len() + TEXT_LENGTH,
+            false => 0,
+        };
+        let start = self.bytes(words);
+        let units = (start + kept).div_ceil(UNIT) as u64;
         let unit = self.end.fetch_add(units, Ordering::Relaxed);
         if units >= 1 << LENGTH_BITS || unit >= 1 << (64 - LENGTH_BITS) {
             return Err(self.failed("a text has too many words, or the file is full"));
+        }
+        if self.texts {
+            let length = u32::try_from(text.len()).map_err(|e| self.failed(e))?;
+            let mut bytes = text.as_bytes().to_vec();
+            bytes.resize(units as usize * UNIT - start - TEXT_LENGTH, 0);
+            bytes.extend(length.to_le_bytes());
+            self.file
+                .write_all_at(&bytes, unit * UNIT as u64 + start as u64)
+                .map_err(|e| self.failed(e))?;
         }
         Ok(TextRef(unit << LENGTH_BITS | units))
     }
@@ -126,7 +150,7 @@ impl VectorStore {
         vector: &[f32],
         words: &WordSet,
     ) -> Result<(), EmbedError> {
-        let mut bytes = Vec::with_capacity(self.units(words) as usize * UNIT);
+        let mut bytes = Vec::with_capacity(self.bytes(words) + UNIT);
         bytes.extend(crate::metric::norm_squared(vector).to_le_bytes());
         bytes.extend((words.hashes().len() as u64).to_le_bytes());
         vector.iter().for_each(|x| bytes.extend(x.to_le_bytes()));
@@ -134,7 +158,9 @@ impl VectorStore {
             .hashes()
             .iter()
             .for_each(|word| bytes.extend(word.to_le_bytes()));
-        bytes.resize(bytes.len().next_multiple_of(UNIT), 0);
+        if !self.texts {
+            bytes.resize(bytes.len().next_multiple_of(UNIT), 0);
+        }
         self.file
             .write_all_at(&bytes, (place.0 >> LENGTH_BITS) * UNIT as u64)
             .map_err(|e| self.failed(e))
@@ -144,6 +170,7 @@ impl VectorStore {
     pub(super) fn read(&self, text: TextRef, record: &mut TextRecord) -> Result<(), EmbedError> {
         let offset = (text.0 >> LENGTH_BITS) * UNIT as u64;
         let length = (text.0 & ((1 << LENGTH_BITS) - 1)) as usize * UNIT;
+        record.place = Some(text);
         record.bytes.resize(length, 0);
         self.file
             .read_exact_at(&mut record.bytes, offset)
@@ -173,6 +200,26 @@ impl VectorStore {
         );
         Ok(())
     }
+
+    /// A text that was kept.
+    pub(super) fn text(&self, text: TextRef) -> Result<String, EmbedError> {
+        let offset = (text.0 >> LENGTH_BITS) * UNIT as u64;
+        let mut bytes = vec![0; (text.0 & ((1 << LENGTH_BITS) - 1)) as usize * UNIT];
+        self.file
+            .read_exact_at(&mut bytes, offset)
+            .map_err(|e| self.failed(e))?;
+        let malformed = || self.failed("a reference does not belong to this run");
+        let (_, words) = bytes[..HEAD.min(bytes.len())]
+            .split_last_chunk::<8>()
+            .ok_or_else(malformed)?;
+        let (rest, length) = bytes
+            .split_last_chunk::<TEXT_LENGTH>()
+            .ok_or_else(malformed)?;
+        let start = HEAD + self.dim * 4 + u64::from_le_bytes(*words) as usize * 8;
+        let end = start.saturating_add(u32::from_le_bytes(*length) as usize);
+        let text = rest.get(start..end).ok_or_else(malformed)?;
+        String::from_utf8(text.to_vec()).map_err(|_| malformed())
+    }
 }
 
 #[cfg(test)]
@@ -182,9 +229,9 @@ mod tests {
     #[test]
     fn records_come_back_as_they_went_in_and_foreign_references_are_errors() {
         let folder = tempfile::tempdir().unwrap();
-        let store = VectorStore::create(folder.path(), 3).unwrap();
+        let store = VectorStore::create(folder.path(), 3, false).unwrap();
         let words = [WordSet::of("red green blue"), WordSet::of("")];
-        let places = words.each_ref().map(|w| store.reserve(w).unwrap());
+        let places = words.each_ref().map(|w| store.reserve(w, "").unwrap());
         // In any order.
         store.write(places[1], &[0.0, 0.5, 0.0], &words[1]).unwrap();
         store.write(places[0], &[1.0, 2.0, 2.0], &words[0]).unwrap();
@@ -200,6 +247,24 @@ mod tests {
             (record.vector.as_slice(), record.words.len()),
             ([0.0, 0.5, 0.0].as_slice(), 0)
         );
+        let keeping = VectorStore::create(folder.path(), 3, true).unwrap();
+        let texts = ["red green blue", "", "grün\0"];
+        let words = texts.map(WordSet::of);
+        let places: Vec<TextRef> = words
+            .iter()
+            .zip(texts)
+            .map(|(words, text)| keeping.reserve(words, text).unwrap())
+            .collect();
+        for (place, words) in places.iter().zip(&words) {
+            keeping.write(*place, &[1.0, 2.0, 2.0], words).unwrap();
+        }
+        for (at, text) in texts.into_iter().enumerate() {
+            assert_eq!(keeping.text(places[at]).unwrap(), text);
+            keeping.read(places[at], &mut record).unwrap();
+            assert_eq!(record.words, words[at].hashes());
+            assert_eq!(record.vector, [1.0, 2.0, 2.0]);
+        }
+        assert!(store.text(TextRef(u64::MAX)).is_err());
         for wrong in [1, 1 << 24 | 1, u64::MAX] {
             assert!(
                 store.read(TextRef(wrong), &mut record).is_err(),

@@ -5,6 +5,7 @@ mod buckets;
 mod comparison_record;
 mod functions;
 mod kept_rows;
+mod likeness;
 mod loop_record;
 mod plan;
 mod session;

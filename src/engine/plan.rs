@@ -38,6 +38,8 @@ pub struct ScorePlan {
     pub coherence: bool,
     /// Compute loop detection; its column is null otherwise.
     pub loop_detection: bool,
+    /// Whether a quick model decides what it can: rows say then where it did, in `coherence_estimated` and `loop_estimated`.
+    pub triage: bool,
     /// Hold outputs against expected ones: for each of [`Comparing::ALL`] its threshold, none where it is not computed.
     /// Without any, there is no column for it.
     pub comparing: [Option<f64>; 3],
@@ -232,6 +234,7 @@ impl ScorePlan {
             loops: self.loop_detection,
             gaps: self.coherence,
             again: self.digests.said && self.coherence,
+            estimated: self.triage,
             in_buckets: self.is_bucketed(),
         };
         let walk = SessionWalk::new(joined, added);
@@ -513,6 +516,11 @@ impl ScorePlan {
             true => ", input_again, output_again",
             false => "",
         };
+        let walked = self.coherence || self.loop_detection;
+        let estimated = match self.triage && walked {
+            true => ", coherence_estimated, loop_estimated",
+            false => "",
+        };
         let stuck_record = match self.digests.of_sessions {
             true => ", stuck_record",
             false => "",
@@ -531,7 +539,7 @@ impl ScorePlan {
             .collect();
         format!(
             "looped AS (SELECT *{stuck} FROM walked) \
-             SELECT trace_id, {SHOWN_ID}, {labels}{bucket}, input_position, output_position{listed}, coherence_gap, loop_record{carried}{digests}{again}{stuck_record}, \
+             SELECT trace_id, {SHOWN_ID}, {labels}{bucket}, input_position, output_position{listed}, coherence_gap, loop_record{carried}{digests}{again}{estimated}{stuck_record}, \
                confidence, coalesce(given_loop_detection, loop_score(loop_record)) AS loop_detection, \
                tool_correctness, {coherence} AS coherence, \
                given_coherence IS NOT NULL AS coherence_given, given_loop_detection IS NOT NULL AS loop_detection_given{of_spans} \

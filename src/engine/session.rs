@@ -14,7 +14,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 
 use super::functions;
 use super::session_walk::WalkTools;
-use crate::embed::EmbeddingService;
+use crate::embed::{EmbeddingService, Triage};
 use crate::metric::SignalWeights;
 use crate::text::TextMode;
 
@@ -29,6 +29,8 @@ pub struct EngineOptions {
     pub spill_folder: PathBuf,
     /// For the functions that embed; without it they fail with a message that says so.
     pub embedding: Option<Arc<EmbeddingService>>,
+    /// A quick model that embeds what rows carry; the one above is asked where that does not decide.
+    pub triage: Option<Arc<Triage>>,
     /// Traces that loop detection looks back at.
     pub window: usize,
     /// Weights of the session metrics.
@@ -67,6 +69,7 @@ pub fn engine_session(options: &EngineOptions) -> Result<SessionContext> {
         .with_information_schema(false)
         .with_extension(Arc::new(WalkTools {
             embedding: options.embedding.clone(),
+            triage: options.triage.clone(),
             window: options.window,
             // Beside what the streams sort: a little of the memory in all, and no more than helps.
             memory: (memory / 8 / streams).min(8 << 20),

@@ -6,8 +6,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryBuilder, Float64Builder, PrimitiveArray, RecordBatch,
-    StringArray, new_null_array,
+    Array, ArrayRef, AsArray, BinaryBuilder, BooleanBuilder, Float64Builder, PrimitiveArray,
+    RecordBatch, StringArray, new_null_array,
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt64Type};
 use async_trait::async_trait;
@@ -24,21 +24,25 @@ use datafusion::physical_plan::{
     ExecutionPlanProperties, InputDistributionRequirements, PhysicalExpr, PlanProperties,
     ReplaceChildrenOptions,
 };
-use futures::StreamExt;
+use futures::{StreamExt, stream};
 
 use super::bucket_order::{BUCKET, SESSION, columns, session_order};
 use super::external;
+use super::likeness::{AskedPlaces, Between, Likeness};
 use super::loop_record::pack_loop_record;
 use super::tap::project;
-use crate::embed::{EmbeddingService, RecentRecords, TextRecord, TextRef};
-use crate::metric::loop_detection::{LoopDetection, Output};
+use crate::embed::{EmbeddingService, TextRecord, TextRef, Triage};
+use crate::metric::DEFAULT_THRESHOLD;
+use crate::metric::loop_detection::LoopDetection;
 use crate::metric::session_signal::again;
-use crate::metric::{DEFAULT_THRESHOLD, distance};
+use crate::text::WordSet;
 
 /// What walks need, of the session that they run in.
 #[derive(Debug)]
 pub(super) struct WalkTools {
     pub embedding: Option<Arc<EmbeddingService>>,
+    /// The quick model whose places the rows carry; none where they carry those of `embedding`.
+    pub triage: Option<Arc<Triage>>,
     /// Traces that loop detection looks back at.
     pub window: usize,
     /// Bytes of records that a stream remembers.
@@ -54,6 +58,8 @@ pub(super) struct Added {
     pub gaps: bool,
     /// `input_again` and `output_again`: null where there is no text before it to compare with.
     pub again: bool,
+    /// `coherence_estimated` and `loop_estimated`: whether a quick model's cosine stands behind it.
+    pub estimated: bool,
     /// Whether rows have a bucket, and streams of rows whole buckets.
     pub in_buckets: bool,
 }
@@ -73,6 +79,11 @@ impl SessionWalk {
         fields.push(Arc::new(Field::new("loop_record", DataType::Binary, true)));
         for number in ["coherence_gap", "input_again", "output_again"] {
             fields.push(Arc::new(Field::new(number, DataType::Float64, true)));
+        }
+        if added.estimated {
+            for truth in ["coherence_estimated", "loop_estimated"] {
+                fields.push(Arc::new(Field::new(truth, DataType::Boolean, true)));
+            }
         }
         Self {
             input,
@@ -208,16 +219,16 @@ impl ExecutionPlan for WalkExec {
         let mut walk = Walk {
             added: self.added,
             schema: Arc::clone(&self.schema),
-            records: RecentRecords::new(service, tools.memory),
-            session: None,
-            earlier: 0,
+            likeness: Likeness::new(service, tools.triage.clone(), tools.memory),
+            thresholds: tools.triage.as_ref().map_or((0.0, 0.0), |t| t.thresholds),
             length: tools.window,
-            window: VecDeque::with_capacity(tools.window + 1),
-            inputs: Recent::default(),
-            outputs: Recent::default(),
+            so_far: SoFar::default(),
+            so_far_ahead: SoFar::default(),
+            waiting: VecDeque::new(),
         };
         let input = self.input.execute(partition, context)?;
-        let stream = input.map(move |batch| walk.batch(&batch?));
+        let batches = input.map(Some).chain(stream::iter([None]));
+        let stream = batches.flat_map(move |batch| stream::iter(walk.step(batch)));
         let schema = Arc::clone(&self.schema);
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
     }
@@ -227,13 +238,27 @@ impl ExecutionPlan for WalkExec {
 struct Walk {
     added: Added,
     schema: SchemaRef,
-    records: RecentRecords,
-    /// Session and project of the last row; none where it stood alone.
-    session: Option<(String, Option<String>)>,
-    /// Traces of the session so far.
-    earlier: usize,
-    /// How many of them are looked at.
+    likeness: Likeness,
+    /// See [`Triage::thresholds`]; only a quick model asks.
+    thresholds: (f64, f64),
+    /// How many earlier traces are looked at.
     length: usize,
+    so_far: SoFar,
+    /// The same where the quick model is already, and the batches between, with what the model was asked about them.
+    so_far_ahead: SoFar,
+    waiting: VecDeque<(RecordBatch, AskedPlaces)>,
+}
+
+/// Batches that the quick model is ahead: enough work for the model, so that nobody waits.
+const AHEAD: usize = 8;
+
+/// What is known of the session of the last row.
+#[derive(Clone, Default)]
+struct SoFar {
+    /// Session and project; none where the row stood alone.
+    session: Option<(String, Option<String>)>,
+    /// Its traces so far.
+    earlier: usize,
     /// The outputs of these, oldest first; none of empty ones.
     window: VecDeque<Option<Arc<TextRecord>>>,
     /// Inputs and outputs of the session that texts are compared with in meaning.
@@ -242,24 +267,28 @@ struct Walk {
 }
 
 /// The last texts of a session on one side.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Recent(VecDeque<Arc<TextRecord>>);
 
 impl Recent {
     /// How near the text comes in meaning to one of those before it, in [0, 1]; none if there is none. Takes it in.
-    fn nearest(&mut self, text: Option<Arc<TextRecord>>) -> Option<f64> {
-        let text = text?;
-        let near = |other: &Arc<TextRecord>| {
-            let norms = (text.norm_squared, other.norm_squared);
-            let gap = distance(&text.vector, &other.vector, norms);
-            gap.ok().map(|gap| 1.0 - gap)
-        };
-        let nearest = self.0.iter().filter_map(near).max_by(f64::total_cmp);
+    fn nearest(
+        &mut self,
+        text: Option<Arc<TextRecord>>,
+        likeness: &mut Likeness,
+    ) -> Result<Option<f64>> {
+        let Some(text) = text else { return Ok(None) };
+        let mut nearest: Option<f64> = None;
+        for other in &self.0 {
+            if let Ok(near) = likeness.cosine(&text, other, (Between::Alike, again::SAME))? {
+                nearest = Some(nearest.map_or(near, |so_far| so_far.max(near)));
+            }
+        }
         if self.0.len() == again::LOOKED_BACK {
             self.0.pop_front();
         }
         self.0.push_back(text);
-        nearest
+        Ok(nearest)
     }
 }
 
@@ -300,24 +329,75 @@ impl<'b> Rows<'b> {
 }
 
 impl Walk {
-    fn batch(&mut self, batch: &RecordBatch) -> Result<RecordBatch> {
+    /// What is there after another batch, or after the last one.
+    fn step(&mut self, next: Option<Result<RecordBatch>>) -> Vec<Result<RecordBatch>> {
+        let ready = match next {
+            Some(Err(error)) => Err(error),
+            Some(Ok(batch)) if self.likeness.collects() => self.ahead(batch),
+            Some(Ok(batch)) => self.walked(&batch).map(|batch| vec![batch]),
+            None => self.resolved(0),
+        };
+        match ready {
+            Ok(batches) => batches.into_iter().map(Ok).collect(),
+            Err(error) => vec![Err(error)],
+        }
+    }
+
+    /// Looks which pairs of a batch the quick model can't decide, and has the model asked about them; returns batches for
+    /// which it had some time.
+    fn ahead(&mut self, batch: RecordBatch) -> Result<Vec<RecordBatch>> {
+        self.likeness.collect();
+        std::mem::swap(&mut self.so_far, &mut self.so_far_ahead);
+        let looked_at = self.rows(&batch);
+        std::mem::swap(&mut self.so_far, &mut self.so_far_ahead);
+        looked_at?;
+        let asked = self.likeness.ask().map_err(external)?;
+        self.waiting.push_back((batch, asked));
+        self.resolved(AHEAD)
+    }
+
+    /// Batches that waited for the model, all but so many.
+    fn resolved(&mut self, all_but: usize) -> Result<Vec<RecordBatch>> {
+        let mut batches = Vec::new();
+        while self.waiting.len() > all_but {
+            let Some((batch, asked)) = self.waiting.pop_front() else {
+                break;
+            };
+            self.likeness.compare(asked);
+            batches.push(self.walked(&batch)?);
+            self.likeness.end();
+        }
+        Ok(batches)
+    }
+
+    fn walked(&mut self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let columns = self.rows(batch)?;
+        let columns = batch.columns().iter().cloned().chain(columns).collect();
+        Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
+    }
+
+    /// The columns that are added to a batch.
+    fn rows(&mut self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
         let rows = Rows::of(batch)?;
         let count = batch.num_rows();
         let mut loops = BinaryBuilder::with_capacity(count, count * 64);
         let mut gaps = Float64Builder::with_capacity(count);
         let mut again = [Float64Builder::new(), Float64Builder::new()];
+        let mut estimated = [BooleanBuilder::new(), BooleanBuilder::new()];
         for row in 0..count {
             let (input, output) = (place(rows.inputs, row), place(rows.outputs, row));
-            let in_session = (self.added.loops || self.added.again) && self.enter(&rows, row);
+            let in_session =
+                (self.added.loops || self.added.again) && self.so_far.enter(&rows, row);
             let compared = self.added.gaps && !input.is_empty() && !output.is_empty();
             let said = match in_session || compared {
-                true => self.records.read(output).map_err(external)?,
+                true => self.likeness.read(output).map_err(external)?,
                 false => None,
             };
             gaps.append_option(match (&said, compared) {
                 (Some(said), true) => self.gap(input, said)?,
                 _ => None,
             });
+            estimated[0].append_value(self.likeness.estimated());
             let near = match in_session && self.added.again {
                 true => self.again(input, said.as_ref())?,
                 false => [None; 2],
@@ -325,21 +405,90 @@ impl Walk {
             for (builder, near) in again.iter_mut().zip(near) {
                 builder.append_option(near);
             }
+            self.likeness.estimated();
             match in_session && self.added.loops {
-                true => loops.append_value(self.loop_record(said)),
+                true => loops.append_value(self.loop_record(said)?),
                 false => loops.append_null(),
             }
+            estimated[1].append_value(self.likeness.estimated());
         }
-        let mut columns = batch.columns().to_vec();
-        columns.push(match self.added.loops {
+        let mut columns = vec![match self.added.loops {
             true => Arc::new(loops.finish()) as ArrayRef,
             false => new_null_array(&DataType::Binary, count),
-        });
+        }];
         columns.push(Arc::new(gaps.finish()));
         columns.extend(again.iter_mut().map(|b| Arc::new(b.finish()) as ArrayRef));
-        Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
+        if self.added.estimated {
+            columns.extend(
+                estimated
+                    .iter_mut()
+                    .map(|b| Arc::new(b.finish()) as ArrayRef),
+            );
+        }
+        Ok(columns)
     }
 
+    /// How near input and output come to earlier ones of the session.
+    fn again(
+        &mut self,
+        input: TextRef,
+        output: Option<&Arc<TextRecord>>,
+    ) -> Result<[Option<f64>; 2]> {
+        let asked = match input.is_empty() {
+            true => None,
+            false => self.likeness.read(input).map_err(external)?,
+        };
+        let (so_far, likeness) = (&mut self.so_far, &mut self.likeness);
+        Ok([
+            so_far.inputs.nearest(asked, likeness)?,
+            so_far.outputs.nearest(output.map(Arc::clone), likeness)?,
+        ])
+    }
+
+    fn gap(&mut self, input: TextRef, output: &Arc<TextRecord>) -> Result<Option<f64>> {
+        let Some(input) = self.likeness.read(input).map_err(external)? else {
+            return Ok(None);
+        };
+        let asked = (Between::InputAndOutput, self.thresholds.0);
+        let cosine = self.likeness.cosine(&input, output, asked)?;
+        Ok(Some(cosine.map_or(f64::NAN, |cosine| 1.0 - cosine)))
+    }
+
+    /// Compares an output with those before it, and takes it into the window.
+    fn loop_record(&mut self, output: Option<Arc<TextRecord>>) -> Result<Vec<u8>> {
+        let so_far = &mut self.so_far;
+        // The threshold has no part in what is returned; it is applied where scores are written.
+        let mut failed = None;
+        let detection = LoopDetection::with(
+            output.as_ref(),
+            so_far.window.make_contiguous(),
+            (so_far.earlier, DEFAULT_THRESHOLD),
+            |current, previous| {
+                let jaccard = WordSet::jaccard(&current.words, &previous.words);
+                // The cosine at which the two of them would be a repetition.
+                let bar = (1.0 - self.thresholds.1) / jaccard;
+                match self
+                    .likeness
+                    .cosine(current, previous, (Between::Alike, bar))
+                {
+                    Ok(cosine) => Ok((cosine?, jaccard)),
+                    Err(error) => {
+                        failed = Some(error);
+                        Ok((0.0, jaccard))
+                    }
+                }
+            },
+        );
+        so_far.earlier += 1;
+        so_far.window.push_back(output);
+        if so_far.window.len() > self.length {
+            so_far.window.pop_front();
+        }
+        failed.map_or_else(|| Ok(pack_loop_record(&detection)), Err)
+    }
+}
+
+impl SoFar {
     /// Forgets the traces of another session. Whether the row is of a session at all.
     fn enter(&mut self, rows: &Rows<'_>, row: usize) -> bool {
         let session = cell(rows.sessions, row).map(|id| (id, cell(rows.projects, row)));
@@ -353,52 +502,5 @@ impl Walk {
             self.outputs.0.clear();
         }
         session.is_some()
-    }
-
-    /// How near input and output come to earlier ones of the session.
-    fn again(
-        &mut self,
-        input: TextRef,
-        output: Option<&Arc<TextRecord>>,
-    ) -> Result<[Option<f64>; 2]> {
-        let asked = match input.is_empty() {
-            true => None,
-            false => self.records.read(input).map_err(external)?,
-        };
-        Ok([
-            self.inputs.nearest(asked),
-            self.outputs.nearest(output.map(Arc::clone)),
-        ])
-    }
-
-    fn gap(&mut self, input: TextRef, output: &TextRecord) -> Result<Option<f64>> {
-        let input = self.records.read(input).map_err(external)?;
-        Ok(input.map(|input| {
-            let norms = (input.norm_squared, output.norm_squared);
-            distance(&input.vector, &output.vector, norms).unwrap_or(f64::NAN)
-        }))
-    }
-
-    /// Compares an output with those before it, and takes it into the window.
-    fn loop_record(&mut self, output: Option<Arc<TextRecord>>) -> Vec<u8> {
-        let window: Vec<Option<Output<'_>>> =
-            self.window.iter().map(|o| o.as_deref().map(of)).collect();
-        let current = output.as_deref().map(of);
-        // The threshold has no part in what is returned; it is applied where scores are written.
-        let detection = LoopDetection::new(current, &window, self.earlier, DEFAULT_THRESHOLD);
-        self.earlier += 1;
-        self.window.push_back(output);
-        if self.window.len() > self.length {
-            self.window.pop_front();
-        }
-        pack_loop_record(&detection)
-    }
-}
-
-fn of(record: &TextRecord) -> Output<'_> {
-    Output {
-        vector: &record.vector,
-        norm_squared: record.norm_squared,
-        words: &record.words,
     }
 }

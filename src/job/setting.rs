@@ -221,6 +221,9 @@ settings! {
         /// In how many buckets the sessions of a run are scored and written, which changes no score; auto: as many as suit
         /// its rows, or as the run has that it continues [default: auto]
         buckets("N"): Option<BucketCount>,
+        /// A quick model, such as a static table of `models distill`, that scores all pairs of texts; the model is only
+        /// asked where that does not decide. Scores that it decides are estimates, and say so
+        triage("DIR"): Option<PathBuf>,
         /// The score of a session without evaluable trace; one as in PandaProbe [default: null]
         on_no_evaluable("WHAT"): Option<NoEvidence>,
     }

@@ -93,6 +93,30 @@ impl LoopDetection {
         earlier: usize,
         threshold: f64,
     ) -> Result<Self, NonFinite> {
+        Self::with(
+            current.as_ref(),
+            window,
+            (earlier, threshold),
+            |current, previous| {
+                let norms = (current.norm_squared, previous.norm_squared);
+                Ok((
+                    1.0 - distance(current.vector, previous.vector, norms)?,
+                    WordSet::jaccard(current.words, previous.words),
+                ))
+            },
+        )
+    }
+
+    /// The same with outputs of any kind, of which `compare` tells cosine and word overlap.
+    ///
+    /// # Errors
+    /// [`NonFinite`] if `compare` says so.
+    pub fn with<T>(
+        current: Option<&T>,
+        window: &[Option<T>],
+        (earlier, threshold): (usize, f64),
+        mut compare: impl FnMut(&T, &T) -> Result<(f64, f64), NonFinite>,
+    ) -> Result<Self, NonFinite> {
         if earlier == 0 {
             return Ok(Self::NoContext);
         }
@@ -102,11 +126,11 @@ impl LoopDetection {
         let mut comparisons = Vec::with_capacity(window.len());
         for (at, previous) in window.iter().enumerate() {
             let Some(previous) = previous else { continue };
-            let norms = (current.norm_squared, previous.norm_squared);
+            let (cosine, jaccard) = compare(current, previous)?;
             comparisons.push(Comparison {
                 back: window.len() - at,
-                cosine: 1.0 - distance(current.vector, previous.vector, norms)?,
-                jaccard: WordSet::jaccard(current.words, previous.words),
+                cosine,
+                jaccard,
             });
         }
         if comparisons.is_empty() {

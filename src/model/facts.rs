@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::config::Config;
 use super::spec::{EncoderSpec, Limit, Spec, in_folder, read};
-use super::tensors::{Tensors, WEIGHTS, bytes};
+use super::tensors::{Tensors, WEIGHTS, WeightFiles};
 use super::text_tokenizer::TextTokenizer;
 use super::{ModelError, ModelFolder};
 use crate::encoder::Pooling;
@@ -95,7 +95,7 @@ impl ModelFacts {
             }
             EncoderSpec::Transformer(spec) => {
                 let file = in_folder(&spec.path, WEIGHTS);
-                let weights = bytes(folder, &file)?;
+                let weights = WeightFiles::read(folder, &file)?;
                 let config = Config::required(folder, &in_folder(&spec.path, "config.json"))?;
                 facts.family = config.text_or("model_type", "unknown")?.to_owned();
                 facts.layers = Some(spec.plan.layers.len());
@@ -103,7 +103,7 @@ impl ModelFacts {
                 facts.vocabulary = spec.plan.shape.vocabulary;
                 facts.pooling = name_of(spec.pooling);
                 facts.normalised = spec.normalise;
-                let tensors = Tensors::new(folder, &file, &weights)?;
+                let tensors = Tensors::new(folder, &weights)?;
                 tensors
                     .stored_precision()
                     .clone_into(&mut facts.stored_precision);
@@ -111,8 +111,8 @@ impl ModelFacts {
                     None => facts.width,
                     Some((path, _)) => {
                         let file = in_folder(path, WEIGHTS);
-                        let weights = bytes(folder, &file)?;
-                        let shape = Tensors::new(folder, &file, &weights)?.shape("linear.weight");
+                        let weights = WeightFiles::read(folder, &file)?;
+                        let shape = Tensors::new(folder, &weights)?.shape("linear.weight");
                         shape.and_then(|shape| shape.first().copied()).unwrap_or(0)
                     }
                 };

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use sha2::{Digest, Sha256};
 
 use super::ModelError;
+use super::tensors::{WEIGHTS, WeightFiles};
 
 /// The files of the shipped model, relative to its folder.
 #[cfg(feature = "shipped-model")]
@@ -64,6 +65,15 @@ enum Root {
 }
 
 impl ModelFolder {
+    /// The folder on disk; none of the model inside the program.
+    pub fn path(&self) -> Option<&Path> {
+        match &self.root {
+            Root::Disk(path) => Some(path),
+            #[cfg(feature = "shipped-model")]
+            Root::Shipped => None,
+        }
+    }
+
     /// A folder on disk.
     ///
     /// # Errors
@@ -131,6 +141,18 @@ impl ModelFolder {
                 .iter()
                 .find(|(name, _)| *name == file)
                 .map(|(_, bytes)| Cow::Borrowed(*bytes))),
+        }
+    }
+
+    /// Whether there is such a file.
+    pub(super) fn has(&self, file: &str) -> Result<bool, ModelError> {
+        match &self.root {
+            Root::Disk(path) => {
+                let there = path.join(file).try_exists();
+                there.map_err(|e| self.bad(file, e))
+            }
+            #[cfg(feature = "shipped-model")]
+            Root::Shipped => Ok(SHIPPED.iter().any(|(name, _)| *name == file)),
         }
     }
 
@@ -257,8 +279,8 @@ impl ModelFolder {
             "config_sentence_transformers.json".into(),
             "tokenizer.json".into(),
             "tokenizer_config.json".into(),
-            "model.safetensors".into(),
         ];
+        files.extend(WeightFiles::names(self, WEIGHTS)?);
         files.extend(super::spec::LIMITS.map(str::to_owned));
         for module in super::spec::module_paths(self)? {
             files.push(format!("{module}/config.json"));
@@ -266,7 +288,7 @@ impl ModelFolder {
             files.extend(limits.map(|file| format!("{module}/{file}")));
             files.push(format!("{module}/tokenizer.json"));
             files.push(format!("{module}/tokenizer_config.json"));
-            files.push(format!("{module}/model.safetensors"));
+            files.extend(WeightFiles::names(self, &format!("{module}/{WEIGHTS}"))?);
         }
         let mut hash = Sha256::new();
         for file in files {

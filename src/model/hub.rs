@@ -318,17 +318,11 @@ impl<'l> Pull<'l> {
             may_be_of_model(name) && !OTHERS.iter().any(|folder| name.starts_with(folder))
         };
         let wanted: Vec<&Sibling> = told.siblings.iter().filter(of_model).collect();
-        let weights = wanted.iter().any(|file| file.rfilename.ends_with(WEIGHTS));
-        let in_parts = wanted
-            .iter()
-            .any(|file| file.rfilename.ends_with("model.safetensors.index.json"));
-        match (weights, in_parts) {
-            (true, _) => Ok(wanted),
-            (false, true) => refuse(format!(
-                "{}: its weights are in several files, which are not read here; save it as one file",
-                self.id
-            )),
-            (false, false) => refuse(format!(
+        let weights = [WEIGHTS, "model.safetensors.index.json"];
+        let are_there = |file: &&Sibling| weights.iter().any(|of| file.rfilename.ends_with(of));
+        match wanted.iter().any(are_there) {
+            true => Ok(wanted),
+            false => refuse(format!(
                 "{}: it has no {WEIGHTS}; other files of weights can run code when they are opened, and are not read",
                 self.id
             )),

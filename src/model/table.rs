@@ -1,7 +1,7 @@
 //! From safetensors to a static table, in the dialects of Model2Vec and of sentence-transformers.
 
 use super::spec::{TableSpec, in_folder};
-use super::tensors::{Tensors, WEIGHTS, bytes};
+use super::tensors::{Tensors, WEIGHTS, WeightFiles};
 use super::{ModelError, ModelFolder};
 use crate::encoder::Table;
 
@@ -11,8 +11,8 @@ pub(super) fn load(
     spec: &TableSpec,
 ) -> Result<(Table, &'static str), ModelError> {
     let file = in_folder(&spec.path, WEIGHTS);
-    let bytes = bytes(folder, &file)?;
-    let tensors = Tensors::new(folder, &file, &bytes)?;
+    let files = WeightFiles::read(folder, &file)?;
+    let tensors = Tensors::new(folder, &files)?;
     let names = ["embeddings", "embedding.weight"];
     let mut found = names
         .iter()

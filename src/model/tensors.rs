@@ -1,43 +1,100 @@
 //! Tensors of a safetensors file, with messages that name the file and the tensor.
 
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 use half::vec::HalfBitsVecExt;
 use half::{bf16, f16};
+use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
+use serde::Deserialize;
 
 use super::{ModelError, ModelFolder};
 use crate::encoder::TableRows;
 
-/// The file of a model's weights, and of a module's.
+/// The file of a model's weights, and of a module's, if they are in one.
 pub(super) const WEIGHTS: &str = "model.safetensors";
 const PICKLE: &str = "only safetensors are read: pickle files (pytorch_model.bin) can run code when they are \
                       opened; save the model again with safe_serialization=True";
-const SHARDS: &str = "weights in several files (model-00001-of-…) are not read; save the model again as one file \
-                      (max_shard_size=\"100GB\")";
+/// Says which of several files each tensor is in, where weights are not in one.
+const INDEX: &str = "model.safetensors.index.json";
 const NO_WEIGHTS: &str = "copy the folder with its weights";
 
-/// The bytes of a file of weights in a folder of the model.
-pub(super) fn bytes(
-    folder: &ModelFolder,
-    file: &str,
-) -> Result<std::borrow::Cow<'static, [u8]>, ModelError> {
-    if let Some(bytes) = folder.find(file)? {
-        return Ok(bytes);
-    }
-    let beside = |name: &str| folder.find(&file.replace(WEIGHTS, name));
-    let hint = match beside("model.safetensors.index.json")? {
-        Some(_) => SHARDS,
-        None if beside("pytorch_model.bin")?.is_some() => PICKLE,
-        None => NO_WEIGHTS,
-    };
-    Err(folder.missing(file, hint))
+/// The files that weights are in: one, or those that an index names, in order of their names.
+pub(super) struct WeightFiles {
+    /// The one file, or the index.
+    name: String,
+    files: Vec<(String, Cow<'static, [u8]>)>,
 }
 
-/// The tensors of one file.
+#[derive(Deserialize)]
+struct Index {
+    weight_map: BTreeMap<String, String>,
+}
+
+impl WeightFiles {
+    /// The names of the files that `file`, a `model.safetensors`, is or stands for, the index first; none if neither is
+    /// there.
+    ///
+    /// # Errors
+    /// [`ModelError`] for an index that can't be read, or that names what is no file beside it.
+    pub fn names(folder: &ModelFolder, file: &str) -> Result<Vec<String>, ModelError> {
+        if folder.has(file)? {
+            return Ok(vec![file.to_owned()]);
+        }
+        let index = file.replace(WEIGHTS, INDEX);
+        let Some(bytes) = folder.find(&index)? else {
+            return Ok(Vec::new());
+        };
+        let read: Index = serde_json::from_slice(&bytes)
+            .map_err(|e| folder.bad(&index, format!("not an index of weights: {e}")))?;
+        let parts: BTreeSet<&String> = read.weight_map.values().collect();
+        let mut names = vec![index.clone()];
+        for part in parts {
+            let is_file = part.ends_with(".safetensors") && !part.contains(['/', '\\']);
+            if !is_file {
+                return Err(folder.bad(
+                    &index,
+                    format!("it names `{part}`, which is no safetensors file beside it"),
+                ));
+            }
+            names.push(file.replace(WEIGHTS, part));
+        }
+        Ok(names)
+    }
+
+    /// Reads what `file`, a `model.safetensors` in a folder of the model, is or stands for.
+    ///
+    /// # Errors
+    /// [`ModelError`] naming the file that is missing, or can't be read.
+    pub fn read(folder: &ModelFolder, file: &str) -> Result<Self, ModelError> {
+        let names = Self::names(folder, file)?;
+        let (name, parts) = match names.as_slice() {
+            [] => {
+                let pickle = file.replace(WEIGHTS, "pytorch_model.bin");
+                let hint = match folder.has(&pickle)? {
+                    true => PICKLE,
+                    false => NO_WEIGHTS,
+                };
+                return Err(folder.missing(file, hint));
+            }
+            [one] => (one, &names[..]),
+            [index, parts @ ..] => (index, parts),
+        };
+        let read = |part: &String| Ok((part.clone(), folder.read(part, NO_WEIGHTS)?));
+        Ok(Self {
+            name: name.clone(),
+            files: parts.iter().map(read).collect::<Result<_, ModelError>>()?,
+        })
+    }
+}
+
+/// The tensors of these files.
 pub(super) struct Tensors<'a> {
     folder: &'a ModelFolder,
     file: String,
-    tensors: SafeTensors<'a>,
+    parts: Vec<SafeTensors<'a>>,
     prefix: String,
 }
 
@@ -47,15 +104,32 @@ fn halves(data: &[u8]) -> Vec<u16> {
 }
 
 impl<'a> Tensors<'a> {
-    pub fn new(folder: &'a ModelFolder, file: &str, bytes: &'a [u8]) -> Result<Self, ModelError> {
-        let tensors = SafeTensors::deserialize(bytes)
-            .map_err(|e| folder.bad(file, format!("not a safetensors file: {e}")))?;
+    pub fn new(folder: &'a ModelFolder, files: &'a WeightFiles) -> Result<Self, ModelError> {
+        let mut parts: Vec<SafeTensors<'a>> = Vec::new();
+        for (file, bytes) in &files.files {
+            let read = SafeTensors::deserialize(bytes)
+                .map_err(|e| folder.bad(file, format!("not a safetensors file: {e}")))?;
+            let mut names = read.names().into_iter();
+            let twice = names.find(|name| parts.iter().any(|part| part.tensor(name).is_ok()));
+            if let Some(name) = twice {
+                return Err(folder.bad(
+                    file,
+                    format!("tensor `{name}` is in another of the files of weights, too"),
+                ));
+            }
+            parts.push(read);
+        }
         Ok(Self {
             folder,
-            file: file.into(),
-            tensors,
+            file: files.name.clone(),
+            parts,
             prefix: String::new(),
         })
+    }
+
+    fn tensor(&self, name: &str) -> Option<TensorView<'a>> {
+        let mut parts = self.parts.iter();
+        parts.find_map(|part| part.tensor(name).ok())
     }
 
     /// Puts one of these before all names: the first with which there is a tensor of this name.
@@ -79,14 +153,13 @@ impl<'a> Tensors<'a> {
     /// The shape of a tensor; none if there is none of this name.
     pub fn shape(&self, name: &str) -> Option<Vec<usize>> {
         let name = format!("{}{name}", self.prefix);
-        let tensor = self.tensors.tensor(&name).ok()?;
-        Some(tensor.shape().to_vec())
+        Some(self.tensor(&name)?.shape().to_vec())
     }
 
     fn data(&self, name: &str, shape: &[usize]) -> Result<(Dtype, &'a [u8]), ModelError> {
         let name = format!("{}{name}", self.prefix);
-        let tensor = self.tensors.tensor(&name);
-        let tensor = tensor.map_err(|_| self.bad(format!("tensor `{name}` is missing")))?;
+        let tensor = self.tensor(&name);
+        let tensor = tensor.ok_or_else(|| self.bad(format!("tensor `{name}` is missing")))?;
         if tensor.shape() != shape {
             return Err(self.bad(format!(
                 "tensor `{name}` has shape {:?}, the configuration asks for {shape:?}",
@@ -172,7 +245,8 @@ impl<'a> Tensors<'a> {
 
     /// The narrowest type that numbers are stored in, by the first tensor that has one: `f32`, `f16`, `bf16` or `i8`.
     pub fn stored_precision(&self) -> &'static str {
-        let kinds = self.tensors.iter().map(|(_, tensor)| tensor.dtype());
+        let tensors = self.parts.iter().flat_map(|part| part.iter());
+        let kinds = tensors.map(|(_, tensor)| tensor.dtype());
         let mut narrow = kinds.filter(|kind| matches!(kind, Dtype::F16 | Dtype::BF16 | Dtype::I8));
         match narrow.next() {
             Some(Dtype::F16) => "f16",

@@ -2,7 +2,7 @@
 
 use super::family::{Biases, LayerPlan, Names, Parts, Places, Plan, jina_bert, mpnet};
 use super::spec::{TransformerSpec, in_folder};
-use super::tensors::{Tensors, WEIGHTS, bytes};
+use super::tensors::{Tensors, WEIGHTS, WeightFiles};
 use super::{ModelError, ModelFolder, TextTokenizer};
 use crate::encoder::cpu::{CpuTransformer, Level, Linear};
 use crate::encoder::{Activation, Layer, Norm, NormKind, Precision, TextHead, TransformerWeights};
@@ -79,8 +79,8 @@ fn load<L>(
 ) -> Result<(TransformerWeights<L>, &'static str), ModelError> {
     let plan = &spec.plan;
     let file = in_folder(&spec.path, WEIGHTS);
-    let bytes = bytes(folder, &file)?;
-    let tensors = Tensors::new(folder, &file, &bytes)?;
+    let files = WeightFiles::read(folder, &file)?;
+    let tensors = Tensors::new(folder, &files)?;
     let of_layer = |names: &Names| format!("{}0.{}.weight", names.layer, names.attention_output);
     let is_there = |names: &&Names| {
         let mut prefixes = names.prefixes.iter();
@@ -307,8 +307,8 @@ fn load_dense<L>(
     let mut width = spec.plan.shape.hidden;
     for (path, tanh) in &spec.dense {
         let file = in_folder(path, WEIGHTS);
-        let bytes = bytes(folder, &file)?;
-        let tensors = Tensors::new(folder, &file, &bytes)?;
+        let files = WeightFiles::read(folder, &file)?;
+        let tensors = Tensors::new(folder, &files)?;
         let outputs = tensors.shape("linear.weight");
         let outputs = outputs.and_then(|s| s.first().copied()).unwrap_or(0);
         let has_bias = tensors.has("linear.bias");

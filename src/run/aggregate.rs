@@ -270,6 +270,7 @@ async fn execute(
         memory: request.engine.plan_memory(),
         spill_folder: run.work(),
         embedding: None,
+        triage: None,
         window: rules.window,
         weights: rules.weights.clone(),
         text_mode: rules.text_mode,

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use sha2::{Digest, Sha256};
+
 use crate::embed::{CacheKey, EmbeddingCache, EmbeddingMemory, EmbeddingService};
 use crate::encoder::Precision;
 #[cfg(feature = "candle")]
@@ -59,6 +61,7 @@ impl EngineRequest {
         EmbeddingMemory {
             index: self.index_memory(),
             queue: self.memory_limit / 16,
+            keep_texts: false,
         }
     }
 
@@ -189,6 +192,55 @@ pub fn load_service(
     let memory = request.embedding_memory();
     let service = EmbeddingService::new(model, cache, request.threads, folder, memory)?;
     Ok(Arc::new(service))
+}
+
+/// The same with a quick model before it, from the folder `quick`; its service is the second one, and keeps texts. The
+/// model's name and sum are those of both: scores of one that was only asked now and then are not those of one that was
+/// always asked.
+///
+/// # Errors
+/// As those of [`load_service`], for either; if both are the same model.
+pub(super) fn load_services(
+    request: &EngineRequest,
+    quick: &Path,
+    folder: &Path,
+) -> Result<[Arc<EmbeddingService>; 2], RunError> {
+    let mut model = load_model(request)?;
+    let cache = open_cache(request, &model)?;
+    let request_of_quick = EngineRequest {
+        model: Some(quick.to_owned()),
+        adjusted: Adjusted::default(),
+        device: "cpu".into(),
+        precision: "auto".into(),
+        ..request.clone()
+    };
+    let quick = load_model(&request_of_quick)?;
+    if quick.sha256 == model.sha256 {
+        return Err(RunError::Request(
+            "--triage: this is the model of the run itself; name a quicker one, as `nightmill models distill` makes it"
+                .into(),
+        ));
+    }
+    model.name = format!("{} after {}", model.name, quick.name);
+    model.sha256 = Sha256::digest(format!("{} after {}", model.sha256, quick.sha256))
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let cache_of_quick = match quick.is_table {
+        // To look a vector up takes as long as to make it.
+        true => None,
+        false => open_cache(&request_of_quick, &quick)?,
+    };
+    let memory = request.embedding_memory();
+    let keeping = EmbeddingMemory {
+        keep_texts: true,
+        ..memory
+    };
+    let threads = request.threads;
+    let service = EmbeddingService::new(model, cache, threads, folder, memory)?;
+    let mut quick = EmbeddingService::new(quick, cache_of_quick, threads, folder, keeping)?;
+    quick.count_as(&service);
+    Ok([Arc::new(service), Arc::new(quick)])
 }
 
 fn load_model(request: &EngineRequest) -> Result<Model, RunError> {

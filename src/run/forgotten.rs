@@ -342,6 +342,7 @@ fn put_again(request: &ScoreRequest) -> Result<BTreeSet<String>, RunError> {
     let passes = Passes {
         request,
         service: None,
+        triage: None,
         repeats: documents.repeats(),
         targets: None,
         buckets: RunBuckets::one(),

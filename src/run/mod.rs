@@ -28,6 +28,7 @@ mod stages;
 mod tag_lists;
 mod targets;
 mod trace_rows;
+mod triage;
 mod turns;
 
 pub use aggregate::{AggregateRequest, aggregate};

@@ -260,6 +260,7 @@ pub fn score(
         judge,
         rules,
         engine: engine(job, CacheChoice::User)?,
+        triage: job.triage.clone(),
         targets: None,
         report,
     })

@@ -11,7 +11,7 @@ use super::bucket::{self, Asked, BucketCounts, RunBuckets, SessionCounts, TraceC
 use super::engine::runtime;
 use super::making::{Making, making, set_aside};
 use super::signals_file::GivenSignals;
-use super::{EngineRequest, PageWriter, Retry, load_service, page};
+use super::{EngineRequest, PageWriter, Retry, page};
 use crate::embed::{EmbeddingCounts, EmbeddingService};
 use crate::job::{CalibratedModel, Calibration, RequestRecord, whole_path};
 use crate::metric::session_signal::ATTENTION;
@@ -22,9 +22,9 @@ use crate::run::judging::request::JudgeRequest;
 use crate::run::judging::traces;
 use crate::run::night::{self, Night};
 use crate::run::stages::{Known, Passes};
-use crate::run::{carried, retry_conversations, stages};
+use crate::run::{carried, retry_conversations, stages, triage};
 use crate::selection::TargetChoice;
-use crate::summary::{BucketSummary, PageSessions, Summary, first_texts};
+use crate::summary::{BucketSummary, PageSessions, Summary, TriageSummary, first_texts};
 use crate::text::TextMode;
 use crate::trace::format::Found;
 use crate::trace::{Buckets, ColumnMap, OnBadFile, Quarantine, SourceFile, TraceSource};
@@ -50,6 +50,8 @@ pub struct ScoreRequest {
     pub rules: Rules,
     /// Model, threads and memory.
     pub engine: EngineRequest,
+    /// The folder of a quick model that decides what it can.
+    pub triage: Option<PathBuf>,
     /// Judges, if any metric asks one.
     pub judge: Option<JudgeRequest>,
     /// A run, or a folder of runs, whose latest one this run continues.
@@ -159,6 +161,7 @@ fn make(
     let mut given_files: Vec<PathBuf> = request.found.originals().map(Path::to_owned).collect();
     given_files.extend(request.signals.as_ref().map(PathBuf::from));
     given_files.extend(request.engine.model.clone());
+    given_files.extend(request.triage.clone());
     given_files.extend(request.judge.as_ref().map(|judge| judge.ledger.clone()));
     let begin = match request.resume {
         true => RunDirectory::resume,
@@ -238,9 +241,11 @@ fn make(
     making.stages.end("open and check");
 
     let mut service = None;
+    let mut quick_model = None;
     if !rules.needs_no_model() {
         progress.enter("loading the model");
-        let loaded = load_service(&request.engine, &run.work())?;
+        let (loaded, quick) = triage::load(request, &files, targets.as_ref(), &run.work())?;
+        quick_model = quick;
         let _ = progress.service.set(Arc::clone(&loaded));
         if let Some(retry) = request.retry() {
             retry.check_model(&loaded)?;
@@ -262,7 +267,13 @@ fn make(
         making.stages.end("load model");
         service = Some(loaded);
     }
-    let counts = || service.as_ref().map(|service| service.counts());
+    let counts = || {
+        let counts = service.as_ref()?.counts();
+        Some(match &quick_model {
+            None => counts,
+            Some(triage) => triage::counts(counts, triage),
+        })
+    };
 
     let runtime = runtime(request.engine.threads)?;
     let mut given = match &request.signals {
@@ -296,6 +307,7 @@ fn make(
     let passes = Passes {
         request,
         service: service.clone(),
+        triage: quick_model.clone(),
         repeats: known.repeats,
         targets,
         buckets,
@@ -389,6 +401,12 @@ fn make(
             "spans of {count} traces can't be read: signals of sessions go without them; --metrics spans says why"
         ));
     }
+    summary.triage = match (&service, &quick_model) {
+        (Some(service), Some(triage)) => Some(triage::summary(service, triage)),
+        _ => None,
+    };
+    let of_triage = summary.triage.as_ref().map(TriageSummary::line);
+    summary.input_notes.extend(of_triage);
     summary.buckets = (count != Buckets::ONE).then(|| BucketSummary {
         count: count.count(),
         resumed,
@@ -419,7 +437,11 @@ fn make(
     );
     let origins = manifest::Origins {
         model: service.as_ref().map_or(serde_json::Value::Null, |service| {
-            manifest::model(service, request.engine.model.as_deref())
+            let mut model = manifest::model(service, request.engine.model.as_deref());
+            if let Some(triage) = &summary.triage {
+                model["triage"] = json!(triage);
+            }
+            model
         }),
         judge: judge.as_ref().map(|(judge, _)| judge.described()).into(),
         signals: signals.as_deref(),

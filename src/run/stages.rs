@@ -10,7 +10,7 @@ use datafusion::prelude::{DataFrame, SessionContext};
 
 use crate::conversation::from_traces::ChosenSession;
 use crate::conversation::{Conversations, judge_all};
-use crate::embed::EmbeddingService;
+use crate::embed::{EmbeddingService, Triage};
 use crate::engine::{
     Digests, EngineOptions, KeptRows, ScorePlan, SessionPlan, engine_session, for_each_batch,
     traces_table,
@@ -160,6 +160,8 @@ pub(super) struct Passes<'r> {
     pub request: &'r ScoreRequest,
     /// None where no text is embedded.
     pub service: Option<Arc<EmbeddingService>>,
+    /// The quick model before it, if there is one.
+    pub triage: Option<Arc<Triage>>,
     /// Whether several rows make one trace.
     pub repeats: bool,
     /// The traces of the targets; none are all traces.
@@ -175,6 +177,7 @@ impl Passes<'_> {
             memory: request.engine.plan_memory(),
             spill_folder: folder,
             embedding: self.service.clone(),
+            triage: self.triage.clone(),
             window: rules.window,
             weights: rules.weights.clone(),
             text_mode: rules.text_mode,
@@ -190,6 +193,7 @@ impl Passes<'_> {
             given_signals: given.names.clone(),
             coherence: needs("coherence"),
             loop_detection: needs("loop_detection"),
+            triage: self.triage.is_some(),
             comparing: Comparing::ALL.map(|metric| {
                 let name = metric.name();
                 rules.wants(name).then(|| rules.threshold(name))

@@ -63,6 +63,14 @@ pub(super) struct TraceBatches {
     pub carried: RecordBatch,
 }
 
+/// Says in metadata and reason that a score is a quick model's estimate.
+fn estimated(metadata: &mut String, reason: String) -> String {
+    if metadata.pop().is_some() {
+        metadata.push_str(r#","estimated":true}"#);
+    }
+    format!("{reason} (estimated by the quick model)")
+}
+
 impl<'j> TraceRows<'j> {
     pub fn of(job: &'j BucketJob) -> Self {
         Self {
@@ -185,10 +193,14 @@ impl<'j> TraceRows<'j> {
         let scored = match &Coherence::new(plan.gap(row), threshold) {
             Ok(coherence) => {
                 coherence.push_metadata(&mut metadata);
+                let reason = match plan.estimated(row)[0] {
+                    true => estimated(&mut metadata, coherence.reason()),
+                    false => coherence.reason(),
+                };
                 let distribution = self.counts.distributions.of(NAME);
                 distribution.add(coherence.score(), threshold);
                 let (raw, passed) = (coherence.score_raw(), coherence.success());
-                Scored::success(raw, passed, threshold, coherence.reason())
+                Scored::success(raw, passed, threshold, reason)
             }
             Err(e) => {
                 self.counts.distributions.of(NAME).add_failure();
@@ -262,10 +274,14 @@ impl<'j> TraceRows<'j> {
         let scored = match detection {
             Ok(detection) => {
                 detection.push_metadata(&mut metadata, |back| self.session.id_back(back));
+                let reason = match plan.estimated(row)[1] {
+                    true => estimated(&mut metadata, detection.reason()),
+                    false => detection.reason(),
+                };
                 let distribution = self.counts.distributions.of(NAME);
                 distribution.add(detection.score(), threshold);
                 let (raw, passed) = (detection.score_raw(), detection.success());
-                Scored::success(raw, passed, threshold, detection.reason())
+                Scored::success(raw, passed, threshold, reason)
             }
             Err(e) => {
                 self.counts.distributions.of(NAME).add_failure();

@@ -4,6 +4,7 @@ mod attention;
 mod first_text;
 mod judging;
 mod page;
+mod triage;
 
 use std::collections::BTreeMap;
 
@@ -21,6 +22,7 @@ pub use page::{
     ShownJudgement, ShownRepeat, ShownSession, ShownText, ShownTrace, ShownVerdict, TextsAt,
     VerdictMetric, VerdictOutcome,
 };
+pub use triage::TriageSummary;
 
 /// Everything a run says about itself.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -53,6 +55,9 @@ pub struct Summary {
     /// The order of its sessions for the morning, where their signals were computed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attention: Option<AttentionSummary>,
+    /// What a quick model decided, where there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub triage: Option<TriageSummary>,
     /// Rows merged into another row of the same trace id.
     pub merged_duplicates: u64,
     /// Rows set aside.

@@ -163,6 +163,82 @@ fn traces_are_measured_where_they_are_named_and_what_can_t_be_is_refused() {
 }
 
 #[test]
+fn labels_and_graded_pairs_of_the_user_are_held_against_each_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, lines: Vec<Value>| {
+        let path = folder.path().join(name);
+        let lines: Vec<String> = lines.iter().map(Value::to_string).collect();
+        std::fs::write(&path, lines.join("\n")).unwrap();
+        path.display().to_string()
+    };
+    // Sessions that repeat themselves are bad.
+    let line = |n: usize| {
+        let (session, step) = (n / 4, n % 4);
+        let is_bad = session % 3 == 0;
+        let said = match is_bad {
+            true => "I am sorry, I can not do that for you.".to_owned(),
+            false => format!(
+                "Step {step}: the {} is ready.",
+                ["soup", "bread", "salad", "cake"][step]
+            ),
+        };
+        json!({"trace_id": format!("t{n}"), "session_id": format!("s{session}"), "label": if is_bad { "bad" } else { "good" },
+               "started_at": format!("2026-11-20T10:00:{step:02}Z"), "input": format!("go on with dish {n}"), "output": said})
+    };
+    let traces = write("traces.jsonl", (0..240).map(line).collect());
+    let pair =
+        |a: &str, b: &str, score: f64| json!({"sentence1": a, "sentence2": b, "score": score});
+    let pairs = write(
+        "pairs.jsonl",
+        vec![
+            pair("a dog runs", "a dog is running", 5.0),
+            pair("a dog runs", "a cat sleeps", 2.0),
+            pair("a dog runs", "the stock market fell", 0.0),
+        ],
+    );
+    let table = golden_path("sentence-transformers/static")
+        .display()
+        .to_string();
+    let args = [
+        "shipped",
+        &table,
+        "--precision",
+        "f32",
+        "--format",
+        "json",
+        "--data",
+        &traces,
+        "--label",
+        "label",
+    ];
+    let told = passed(&mut bench(
+        &[&args[..], &["--bad", "bad", "--pairs", &pairs]].concat(),
+    ));
+    let told: Value = serde_json::from_str(&told).unwrap();
+    for of in told["models"].as_array().unwrap() {
+        assert!(number(of, "sessions") > 0.9, "{of}");
+    }
+    assert_eq!(number(&told["models"][0], "similarity"), 1.0);
+    let refused = |more: &[&str], why: &str| {
+        let output = bench(more).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(why), "{said}");
+    };
+    refused(&["--label", "label"], "--data");
+    refused(&["--data", &traces, "--label", "nothing"], "nothing");
+    refused(&["--pairs", &traces], "sentence1");
+    let broken = write(
+        "broken.jsonl",
+        vec![
+            pair("a", "b", 1.0),
+            json!({"sentence1": "a", "sentence2": "b", "score": "x"}),
+        ],
+    );
+    refused(&["--pairs", &broken], "`score` is no number");
+}
+
+#[test]
 fn the_page_shows_every_model_and_escapes_what_it_is_called() {
     let estimate = json!({"value": 0.8, "low": 0.7, "high": 0.9});
     let of = |name: &str, speed: f64| {

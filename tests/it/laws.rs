@@ -223,6 +223,7 @@ fn callers_that_share_texts_read_whole_vectors_even_when_the_queue_is_full() {
     let memory = EmbeddingMemory {
         index: 1 << 20,
         queue: 1,
+        keep_texts: false,
     };
     let service = EmbeddingService::new(load(), None, 2, folder.path(), memory).unwrap();
     let service = std::sync::Arc::new(service);

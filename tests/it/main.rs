@@ -70,6 +70,7 @@ mod suites;
 mod support;
 mod texts;
 mod trace_ids;
+mod triage;
 mod unclear_input;
 mod validation;
 mod verified;

@@ -536,3 +536,90 @@ fn prompts_and_components_make_another_model_and_wrong_ones_are_refused() {
     let (short, _) = embed(&["--dim", "8"], 0);
     assert!(short.len() < usual.len());
 }
+
+#[test]
+fn weights_in_several_files_are_those_of_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = golden_path("sentence-transformers/mean");
+    let parts = folder.path().join("parts");
+    for entry in walkdir::WalkDir::new(&source).into_iter().flatten() {
+        let to = parts.join(entry.path().strip_prefix(&source).unwrap());
+        match entry.file_type().is_dir() {
+            true => std::fs::create_dir_all(&to).unwrap(),
+            false => drop(std::fs::copy(entry.path(), &to).unwrap()),
+        }
+    }
+    let whole = parts.join("model.safetensors");
+    let bytes = std::fs::read(&whole).unwrap();
+    std::fs::remove_file(&whole).unwrap();
+    let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let mut map = serde_json::Map::new();
+    for (at, part) in [
+        "model-00001-of-00002.safetensors",
+        "model-00002-of-00002.safetensors",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let half = tensors.iter().enumerate().filter(|(n, _)| n % 2 == at);
+        let half: Vec<_> = half.map(|(_, tensor)| tensor).collect();
+        for (name, _) in &half {
+            map.insert((*name).to_owned(), json!(part));
+        }
+        safetensors::serialize_to_file(half, None, &parts.join(part)).unwrap();
+    }
+    let index = parts.join("model.safetensors.index.json");
+    let write = |map: &serde_json::Map<String, Value>| {
+        std::fs::write(
+            &index,
+            json!({"metadata": {}, "weight_map": map}).to_string(),
+        )
+        .unwrap();
+    };
+    write(&map);
+    let out = folder.path().join("vectors.parquet");
+    let embedded = |model: &Path, code: i32| {
+        let args = [
+            "embed",
+            "datasets/chats.jsonl",
+            "--columns",
+            "question",
+            "--no-cache",
+            "--overwrite",
+        ];
+        let mut command = program();
+        command.args(args).current_dir(root());
+        command.arg("--model").arg(model).arg("--out").arg(&out);
+        let (_, problem) = ended(&mut command, code);
+        (std::fs::read(&out).unwrap_or_default(), problem)
+    };
+    assert!(embedded(&source, 0).0 == embedded(&parts, 0).0);
+
+    // A bundle carries all of them.
+    let bundle = shown(&folder.path().join("parts.tar.zst"));
+    let library = folder.path().join("library");
+    ended(
+        &mut models(&library, &["export", &shown(&parts), &bundle]),
+        0,
+    );
+    ended(&mut models(&library, &["import", &bundle]), 0);
+    ended(&mut models(&library, &["verify"]), 0);
+    let (told, _) = ended(&mut models(&library, &["info", "parts", "--json"]), 0);
+    let (before, _) = ended(
+        &mut models(&library, &["info", &shown(&parts), "--json"]),
+        0,
+    );
+    let sum = |told: &str| serde_json::from_str::<Value>(told).unwrap()["sha256"].clone();
+    assert_eq!(sum(&told), sum(&before));
+
+    let first = map.keys().next().unwrap().clone();
+    map.insert(first, json!("../elsewhere.safetensors"));
+    write(&map);
+    let (_, problem) = embedded(&parts, 2);
+    assert!(problem.contains("../elsewhere.safetensors"), "{problem}");
+    map.values_mut()
+        .for_each(|file| *file = json!("model-00003-of-00003.safetensors"));
+    write(&map);
+    let (_, problem) = embedded(&parts, 2);
+    assert!(problem.contains("model-00003-of-00003"), "{problem}");
+}

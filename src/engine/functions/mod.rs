@@ -58,11 +58,13 @@ pub fn documented() -> Vec<FunctionDoc> {
 
 pub(super) fn register(context: &SessionContext, options: &EngineOptions) {
     let embedding = Embedding(options.embedding.clone());
+    let quick = options.triage.as_ref().map(|t| Arc::clone(&t.quick));
+    let of_rows = Embedding(quick.or_else(|| options.embedding.clone()));
     for function in [
         ScalarUDF::from(text_of::TextOf::new(options.text_mode)),
         ScalarUDF::from(word_jaccard::WordJaccard::new()),
         ScalarUDF::from(embed::Embed::new(embedding.clone())),
-        ScalarUDF::from(embed::EmbedOnce::new(embedding.clone())),
+        ScalarUDF::from(embed::EmbedOnce::new(of_rows)),
         ScalarUDF::from(cosine_similarity::CosineSimilarity::new()),
         ScalarUDF::from(coherence::CoherenceFunction::new(embedding.clone())),
         ScalarUDF::from(coherence::CoherenceOfGap::new()),

@@ -15,6 +15,7 @@ fn context(text_mode: TextMode) -> SessionContext {
         memory: 64 << 20,
         spill_folder: std::env::temp_dir(),
         embedding: None,
+        triage: None,
         window: 3,
         weights: SignalWeights::default(),
         text_mode,

@@ -76,6 +76,7 @@ impl Asked {
             memory,
             spill_folder: spill.path().to_owned(),
             embedding: None,
+            triage: None,
             window: 0,
             weights: SignalWeights::with(&[]).map_err(|e| HistoryError::Query(e.to_string()))?,
             text_mode: TextMode::Compat,

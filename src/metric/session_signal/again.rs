@@ -18,7 +18,7 @@ pub(super) const SAID_AGAIN: SessionSignal =
 /// How many texts before one are looked at.
 pub const LOOKED_BACK: usize = 8;
 /// The cosine from which on two texts say the same.
-const SAME: f64 = 0.9;
+pub const SAME: f64 = 0.9;
 
 /// How near the texts of a trace come in meaning to earlier ones of the session; none where there is nothing to compare.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

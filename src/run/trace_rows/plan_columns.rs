@@ -43,6 +43,8 @@ pub(super) struct PlanColumns<'b> {
     of_spans: [Option<(&'b Float64Array, &'b BooleanArray)>; 5],
     /// Only where judges were asked about traces.
     judged_at: Option<&'b UInt64Array>,
+    /// Only where a quick model decides what it can: whether it did, of coherence and of loop detection.
+    estimated: [Option<&'b BooleanArray>; 2],
     pub coherence_given: &'b BooleanArray,
     pub loop_detection_given: &'b BooleanArray,
 }
@@ -79,6 +81,8 @@ impl<'b> PlanColumns<'b> {
             judged_at: batch
                 .column_by_name(JUDGED_AT)
                 .and_then(|c| c.as_primitive_opt::<UInt64Type>()),
+            estimated: ["coherence_estimated", "loop_estimated"]
+                .map(|name| batch.column_by_name(name).and_then(|c| c.as_boolean_opt())),
             coherence_given: truth("coherence_given")?,
             loop_detection_given: truth("loop_detection_given")?,
         })
@@ -127,6 +131,12 @@ impl<'b> PlanColumns<'b> {
     /// `None` without comparison.
     pub fn gap(&self, row: usize) -> Option<f64> {
         value(self.coherence_gap, row)
+    }
+
+    /// Whether a quick model's estimate stands behind the coherence of a row, and behind its loop detection.
+    pub fn estimated(&self, row: usize) -> [bool; 2] {
+        self.estimated
+            .map(|cells| cells.is_some_and(|cells| cells.is_valid(row) && cells.value(row)))
     }
 
     /// `None` without an expected text.
