@@ -2,7 +2,7 @@
 
 use super::finish::{Bytes, finish_tile};
 use super::level::Level;
-use super::tile::{RUN, Tile, height, multiply, width};
+use super::tile::{RUN, Tile, bring_nearer, height, multiply, width};
 use super::words::{PackedRows, Rows, first, per_word, runs_of, words_of};
 use crate::{Activation, Precision};
 
@@ -79,16 +79,18 @@ impl Panels {
         let groups = a.count.div_ceil(height);
         // Sums of a panel wait for the next piece of it, all rows' of them.
         let tiles = first(tiles, groups * height * width);
-        for (panel, data) in self
-            .data
-            .chunks_exact((width * self.words).max(1))
-            .enumerate()
-        {
+        let of_panel = (width * self.words).max(1);
+        for panel in 0..self.data.len() / of_panel {
             let mut from = 0;
             while from < self.words {
                 let words = at_once.min(self.words - from);
-                let piece = &data[from * width..][..words * width];
+                let (piece, after) =
+                    self.data[panel * of_panel + from * width..].split_at(words * width);
+                // The piece after this one comes nearer while rows pass by, a share for each tile.
+                let share = piece.len().div_ceil(groups.max(1)).next_multiple_of(RUN);
+                let mut nearer = after[..piece.len().min(after.len())].chunks(share);
                 for (group, sums) in tiles.chunks_exact_mut(height * width).enumerate() {
+                    bring_nearer(nearer.next().unwrap_or(&[]));
                     let row = group * height;
                     let rows = height.min(a.count - row);
                     multiply(
