@@ -40,7 +40,11 @@ const SAID: [&str; 5] = [
 fn lines(count: usize) -> Vec<String> {
     let line = |n: usize| {
         let asked = THINGS[n * 7 % THINGS.len()];
-        let said = THINGS[if n.is_multiple_of(3) { n * 5 + 3 } else { n * 7 } % THINGS.len()];
+        let said = THINGS[if n.is_multiple_of(3) {
+            n * 5 + 3
+        } else {
+            n * 7
+        } % THINGS.len()];
         json!({
             "trace_id": format!("t{n:04}"),
             "session_id": format!("s{:03}", n / 6),
