@@ -77,6 +77,9 @@ pub struct ModelFigures {
     pub cosines: [f64; 3],
     /// Pairs of input and output that coherence was measured on.
     pub pairs: usize,
+    /// A sum over the texts and grades that all was measured on: figures of different ones can't be compared.
+    #[serde(default)]
+    pub data: String,
     /// Tokens encoded in a second, tokenising included.
     pub tokens_per_second: f64,
     /// Most memory that the process held, in bytes; null where the system does not say.
@@ -123,6 +126,7 @@ pub fn measure(
         sessions: None,
         cosines,
         pairs: pairs.len(),
+        data: sum_of(&texts, grades),
         tokens_per_second,
         memory: most_memory(),
     })
@@ -133,6 +137,19 @@ fn rows_of<T: serde::de::DeserializeOwned>(file: &str) -> Vec<T> {
     let rows = file.lines().map(serde_json::from_str);
     // It is part of the program, and a test reads it.
     rows.filter_map(Result::ok).collect()
+}
+
+/// A sum over texts and grades.
+fn sum_of(texts: &[&str], grades: &[Graded]) -> String {
+    let mut sum = blake3::Hasher::new();
+    for text in texts {
+        sum.update(&(text.len() as u64).to_le_bytes());
+        sum.update(text.as_bytes());
+    }
+    for pair in grades {
+        sum.update(&pair.score.to_le_bytes());
+    }
+    sum.finalize().to_hex().as_str()[..32].to_owned()
 }
 
 /// Hands each row of these files to `each`, which returns what is wrong with it.

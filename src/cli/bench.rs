@@ -136,8 +136,12 @@ fn alone(args: &BenchArgs, names: &[String], library: &Library) -> Result<ModelF
         [] => made_grades(),
         paths => {
             graded = read_grades(paths)?;
-            if graded.len() < 2 {
-                return Err("--pairs: there are fewer than two pairs".into());
+            let first = graded.first().map(|pair| pair.score);
+            if graded.len() < 3 || graded.iter().all(|pair| Some(pair.score) == first) {
+                return Err(
+                    "--pairs: at least three pairs are needed, not all of one score: there is no order in these"
+                        .into(),
+                );
             }
             &graded
         }
@@ -278,12 +282,24 @@ fn text(models: &[ModelFigures], baseline: &[ModelFigures]) -> String {
             .iter()
             .find(|old| (&old.model, &old.precision) == (&of.model, &of.precision));
         let Some(before) = before else { continue };
+        if of.data != before.data {
+            text.push_str(&format!(
+                "\nagainst the baseline: {} at {} was measured on other data there: nothing to compare\n",
+                plain(&of.model),
+                of.precision
+            ));
+            continue;
+        }
         let change = |name: &str, now: f64, then: f64| format!("{name} {:+.3}", now - then);
         let changes = [
             change("similarity", of.similarity.value, before.similarity.value),
             change("coherence", of.coherence.value, before.coherence.value),
             change("loops", of.loops.value, before.loops.value),
             change("search", of.search.value, before.search.value),
+            of.sessions.zip(before.sessions).map_or_else(
+                || "no sessions in both".into(),
+                |(now, then)| change("sessions", now.value, then.value),
+            ),
             format!(
                 "speed {:.2} times",
                 of.tokens_per_second / before.tokens_per_second

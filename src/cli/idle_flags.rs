@@ -231,7 +231,10 @@ pub(super) fn of_scoring(
     } else {
         of_judges(given, all, rules, sampled)?;
     }
-    let embeds = rules.computes("coherence") || rules.computes("loop_detection");
+    let conditions = all.judge_where.as_deref().unwrap_or_default();
+    let embeds = ["coherence", "loop_detection"]
+        .into_iter()
+        .any(|name| rules.computes(name) || conditions.contains(name));
     if let Some(name) = OF_ENCODER.iter().find(is_given).filter(|_| !embeds) {
         return refuse(
             name,

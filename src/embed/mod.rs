@@ -14,7 +14,7 @@ pub use cache::{
 pub use recent::RecentRecords;
 pub use service::{EmbeddingCounts, EmbeddingMemory, EmbeddingService};
 pub use store::{TextRecord, TextRef};
-pub use triage::{QuickLook, SeenPair, Triage, TriageFit};
+pub use triage::{LEAST_SAMPLE, QuickLook, SeenPair, Triage, TriageBars, TriageFit};
 
 /// Why texts could not be embedded. None of these is the fault of a single row.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -1,10 +1,11 @@
-//! Triage: a quick model says of most pairs of texts on which side of a threshold they are, and only those that it can't
-//! tell apart are shown to the model of the run.
+//! Triage: a quick model says of most pairs of texts on which side of a threshold they are; the model of the run is only
+//! asked about the others.
 //!
-//! Cosines of two models are not on one scale. A linear function, fitted to a sample of pairs that both models have seen,
-//! makes an estimate of the quick model's cosine and of the words that two texts share. How far from a threshold an estimate must be to decide is learnt from another third
-//! of the sample than the function, and how often its decisions are those of the model from the last third. Pairs of input and output are one
-//! sample; texts and those that are most like them are another, for what asks whether two texts say the same.
+//! Cosines of two models are not on one scale. A linear function of the quick model's cosine and of the words that two texts
+//! share, fitted to a sample of pairs that both models have seen, estimates the model's cosine. How far from a threshold an
+//! estimate must be to decide is learnt from another third of the sample, and how often its decisions are those of the
+//! model from the last third. Pairs of input and output are one sample; texts and those that are most like them are
+//! another, for what asks whether two texts say the same.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -18,7 +19,7 @@ use crate::text::WordSet;
 /// Of decisions of the sample, how many may be wrong.
 const MOST_WRONG: f64 = 0.01;
 /// Pairs below which a sample says nothing: no pair is decided by the quick model then.
-const LEAST_SAMPLE: usize = 100;
+pub const LEAST_SAMPLE: usize = 100;
 
 /// What is quickly known of two texts.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -120,11 +121,11 @@ impl TriageFit {
         crate::metric::clamp01(self.weights.dot(&quick.terms()))
     }
 
-    /// Whether an estimate is far enough from a threshold to decide.
+    /// Whether an estimate is far enough from a threshold to decide. Without a fit none is.
     pub fn decides(&self, estimate: f64, threshold: f64) -> bool {
-        // No cosine is above 1: nothing is to be decided there.
-        if threshold > 1.0 {
-            return true;
+        // No cosine is above 1, and all are at least 0: nothing is to be decided there.
+        if threshold > 1.0 || threshold <= 0.0 {
+            return self.margins.iter().all(|margin| margin.is_finite());
         }
         let place = threshold * THRESHOLDS as f64;
         let at = |place: f64| self.margins.get(place as usize).copied();
@@ -148,6 +149,15 @@ impl TriageFit {
     }
 }
 
+/// What is decided about traces by their scores: each score is asked whether it reaches each of its bars.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TriageBars {
+    /// Of coherence: its threshold, and where a step counts as risky.
+    pub coherence: [f64; 2],
+    /// The same of loop detection.
+    pub loops: [f64; 2],
+}
+
 /// The quick model beside the model of a run.
 #[derive(Debug)]
 pub struct Triage {
@@ -157,8 +167,10 @@ pub struct Triage {
     pub fit: TriageFit,
     /// What they say of texts that are much alike.
     pub near: TriageFit,
-    /// The coherence, and the score of loop detection, from which on a trace passes.
-    pub thresholds: (f64, f64),
+    /// What is decided.
+    pub bars: TriageBars,
+    /// Texts that only the sample asked for.
+    sampled: u64,
     /// Pairs that were looked at, and how many of them went to the model.
     pub(crate) compared: AtomicU64,
     pub(crate) undecided: AtomicU64,
@@ -169,16 +181,22 @@ impl Triage {
     pub fn new(
         quick: Arc<EmbeddingService>,
         [fit, near]: [TriageFit; 2],
-        thresholds: (f64, f64),
+        bars: TriageBars,
     ) -> Self {
         Self {
+            sampled: quick.counts().texts,
             quick,
             fit,
             near,
-            thresholds,
+            bars,
             compared: AtomicU64::new(0),
             undecided: AtomicU64::new(0),
         }
+    }
+
+    /// Texts of traces that were asked for.
+    pub fn texts(&self) -> u64 {
+        self.quick.counts().texts.saturating_sub(self.sampled)
     }
 
     /// Pairs of texts that were looked at so far, and how many of them went to the model.
@@ -231,6 +249,7 @@ mod tests {
         assert!(fit.decides(1.0, 1.1) && !fit.decides(1.0, f64::NAN));
         let few = TriageFit::of(&pairs(99, 0.0));
         assert!(!few.decides(0.0, 1.0) && few.held_out(0.5) == [33, 0, 33]);
+        assert!(!few.decides(0.0, 1.1) && !few.decides(0.5, 0.0) && fit.decides(0.5, 0.0));
     }
 
     #[test]

@@ -71,13 +71,13 @@ impl Likeness {
         self.records.read(text)
     }
 
-    /// The cosine of two texts in [0, 1]. What is asked is whether it is at least `threshold`: an estimate will do that is
-    /// far enough from it.
+    /// The cosine of two texts in [0, 1]. What is asked is whether it reaches each of `bars`: an estimate will do that is far
+    /// enough from all of them. Of a text and itself there is no estimate: they are either the same, or no text at all.
     pub fn cosine(
         &mut self,
         a: &TextRecord,
         b: &TextRecord,
-        (between, threshold): (Between, f64),
+        (between, bars): (Between, &[f64]),
     ) -> Result<Result<f64, NonFinite>> {
         let cosine = |a: &TextRecord, b: &TextRecord| {
             let norms = (a.norm_squared, b.norm_squared);
@@ -93,15 +93,13 @@ impl Likeness {
         if second.collecting {
             second.triage.compared.fetch_add(1, Relaxed);
         }
-        if a.place == b.place {
-            return Ok(Ok(1.0));
-        }
         let fit = match between {
             Between::InputAndOutput => &second.triage.fit,
             Between::Alike => &second.triage.near,
         };
         let estimate = fit.estimate(&quick);
-        if fit.decides(estimate, threshold) {
+        let decides = bars.iter().all(|bar| fit.decides(estimate, *bar));
+        if decides && a.place != b.place {
             second.estimated = true;
             return Ok(Ok(estimate));
         }

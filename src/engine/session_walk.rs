@@ -31,7 +31,7 @@ use super::external;
 use super::likeness::{AskedPlaces, Between, Likeness};
 use super::loop_record::pack_loop_record;
 use super::tap::project;
-use crate::embed::{EmbeddingService, TextRecord, TextRef, Triage};
+use crate::embed::{EmbeddingService, TextRecord, TextRef, Triage, TriageBars};
 use crate::metric::DEFAULT_THRESHOLD;
 use crate::metric::loop_detection::LoopDetection;
 use crate::metric::session_signal::again;
@@ -220,7 +220,7 @@ impl ExecutionPlan for WalkExec {
             added: self.added,
             schema: Arc::clone(&self.schema),
             likeness: Likeness::new(service, tools.triage.clone(), tools.memory),
-            thresholds: tools.triage.as_ref().map_or((0.0, 0.0), |t| t.thresholds),
+            bars: tools.triage.as_ref().map(|triage| triage.bars),
             length: tools.window,
             so_far: SoFar::default(),
             so_far_ahead: SoFar::default(),
@@ -239,8 +239,8 @@ struct Walk {
     added: Added,
     schema: SchemaRef,
     likeness: Likeness,
-    /// See [`Triage::thresholds`]; only a quick model asks.
-    thresholds: (f64, f64),
+    /// What a quick model decides; none without one.
+    bars: Option<TriageBars>,
     /// How many earlier traces are looked at.
     length: usize,
     so_far: SoFar,
@@ -280,7 +280,7 @@ impl Recent {
         let Some(text) = text else { return Ok(None) };
         let mut nearest: Option<f64> = None;
         for other in &self.0 {
-            if let Ok(near) = likeness.cosine(&text, other, (Between::Alike, again::SAME))? {
+            if let Ok(near) = likeness.cosine(&text, other, (Between::Alike, &[again::SAME]))? {
                 nearest = Some(nearest.map_or(near, |so_far| so_far.max(near)));
             }
         }
@@ -405,6 +405,7 @@ impl Walk {
             for (builder, near) in again.iter_mut().zip(near) {
                 builder.append_option(near);
             }
+            // What is near in meaning enters signals of sessions, all of which say that they rest on estimates.
             self.likeness.estimated();
             match in_session && self.added.loops {
                 true => loops.append_value(self.loop_record(said)?),
@@ -449,7 +450,8 @@ impl Walk {
         let Some(input) = self.likeness.read(input).map_err(external)? else {
             return Ok(None);
         };
-        let asked = (Between::InputAndOutput, self.thresholds.0);
+        let bars = self.bars.map_or([0.0; 2], |bars| bars.coherence);
+        let asked = (Between::InputAndOutput, &bars[..]);
         let cosine = self.likeness.cosine(&input, output, asked)?;
         Ok(Some(cosine.map_or(f64::NAN, |cosine| 1.0 - cosine)))
     }
@@ -465,11 +467,12 @@ impl Walk {
             (so_far.earlier, DEFAULT_THRESHOLD),
             |current, previous| {
                 let jaccard = WordSet::jaccard(&current.words, &previous.words);
-                // The cosine at which the two of them would be a repetition.
-                let bar = (1.0 - self.thresholds.1) / jaccard;
+                // The cosines at which the two of them would be a repetition.
+                let bars = self.bars.map_or([0.0; 2], |bars| bars.loops);
+                let bars = bars.map(|score| (1.0 - score) / jaccard);
                 match self
                     .likeness
-                    .cosine(current, previous, (Between::Alike, bar))
+                    .cosine(current, previous, (Between::Alike, &bars))
                 {
                     Ok(cosine) => Ok((cosine?, jaccard)),
                     Err(error) => {

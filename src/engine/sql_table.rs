@@ -119,6 +119,13 @@ impl UrlTableFactory for FilesAsTables {
                 check(&file.path).map_err(DataFusionError::Plan)?;
             }
         }
+        for file in &files {
+            if file.format == SourceFormat::JsonLines {
+                crate::text::check_escapes(&file.path).map_err(|problem| {
+                    DataFusionError::Plan(format!("file `{}`: {problem}", file.path.display()))
+                })?;
+            }
+        }
         let format: Arc<dyn FileFormat> = match first.format {
             SourceFormat::Parquet => Arc::new(ParquetFormat::default()),
             SourceFormat::JsonLines => Arc::new(JsonFormat::default()),

@@ -319,7 +319,10 @@ impl<'l> Pull<'l> {
         };
         let wanted: Vec<&Sibling> = told.siblings.iter().filter(of_model).collect();
         let weights = [WEIGHTS, "model.safetensors.index.json"];
-        let are_there = |file: &&Sibling| weights.iter().any(|of| file.rfilename.ends_with(of));
+        let are_there = |file: &&Sibling| {
+            let name = file.rfilename.rsplit('/').next();
+            name.is_some_and(|name| weights.contains(&name))
+        };
         match wanted.iter().any(are_there) {
             true => Ok(wanted),
             false => refuse(format!(

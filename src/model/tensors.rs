@@ -50,6 +50,9 @@ impl WeightFiles {
         let read: Index = serde_json::from_slice(&bytes)
             .map_err(|e| folder.bad(&index, format!("not an index of weights: {e}")))?;
         let parts: BTreeSet<&String> = read.weight_map.values().collect();
+        if parts.is_empty() {
+            return Err(folder.bad(&index, "it names no file of weights"));
+        }
         let mut names = vec![index.clone()];
         for part in parts {
             let is_file = part.ends_with(".safetensors") && !part.contains(['/', '\\']);

@@ -106,9 +106,10 @@ fn make(request: &AggregateRequest, making: &mut Making) -> Result<(Summary, Pat
     let merge_repeated = any_id_repeats(files, &request.map, request.on_bad_file, room)?;
     making.stages.end("open and check");
     let runtime = runtime(request.engine.threads)?;
+    let of_triage = source.files().any(|file| is_of_triage(&file.path));
     let (seen, sessions) = runtime.block_on(execute(
         request,
-        &run,
+        (&run, of_triage),
         Arc::clone(&source),
         merge_repeated,
         &given.signals,
@@ -151,6 +152,12 @@ fn make(request: &AggregateRequest, making: &mut Making) -> Result<(Summary, Pat
     summary.input_notes.extend(idle.map(|name| {
         format!("no trace has a value of `{name}`, so that its weight changes nothing")
     }));
+    if of_triage {
+        summary.input_notes.push(
+            "signals are estimates of a quick model in part (their run has --triage), and so are the scores made of them"
+                .into(),
+        );
+    }
     set_aside(&run, &quarantine, &mut summary)?;
     let origins = manifest::Origins {
         signals: given.imports.as_deref(),
@@ -216,6 +223,15 @@ impl Given {
     }
 }
 
+/// Whether a file is of a run whose scores are a quick model's estimates in part.
+fn is_of_triage(file: &Path) -> bool {
+    let run = file.parent().and_then(Path::parent);
+    let text = run.and_then(|run| std::fs::read(run.join("manifest.json")).ok());
+    let manifest: Option<serde_json::Value> =
+        text.and_then(|text| serde_json::from_slice(&text).ok());
+    manifest.is_some_and(|manifest| !manifest["model"]["triage"].is_null())
+}
+
 /// What passed through the plan.
 #[derive(Default)]
 struct Seen {
@@ -259,7 +275,7 @@ impl Watch {
 
 async fn execute(
     request: &AggregateRequest,
-    run: &RunDirectory,
+    (run, of_triage): (&RunDirectory, bool),
     source: Arc<TraceSource>,
     merge_repeated: bool,
     imported: &GivenSignals,
@@ -309,7 +325,7 @@ async fn execute(
         session_signals: false,
     };
     let frame = plan.sessions(&context, Arc::new(tap)).await?;
-    let mut rows = SessionRows::of(rules, None, None);
+    let mut rows = SessionRows::of(rules, None, None).of_triage(of_triage);
     let mut tables = SessionTables::create(
         &BucketPlace::of(run, Parts::OfAll),
         SessionColumns::default(),

@@ -65,6 +65,7 @@ fn open(file: &SourceFile, batch_rows: usize) -> Result<(SchemaRef, Batches), Ru
             Ok((schema, Box::new(reader)))
         }
         SourceFormat::JsonLines => {
+            crate::text::check_escapes(&file.path).map_err(failed)?;
             let (schema, _) = arrow::json::reader::infer_json_schema_from_seekable(
                 std::io::BufReader::new(handle()?),
                 None,

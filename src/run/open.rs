@@ -236,6 +236,30 @@ pub fn score(
             );
         }
     }
+    if job.triage.is_some() {
+        let refused = [
+            (
+                job.judge_where.is_some(),
+                "judge-where",
+                "which traces are judged would hang on scores that are estimates",
+            ),
+            (
+                job.fail_under.is_some(),
+                "fail-under",
+                "means of estimates are not those of the model",
+            ),
+            (
+                job.fail_on_drift,
+                "fail-on-drift",
+                "means of estimates are not those of the model",
+            ),
+        ];
+        if let Some((_, name, why)) = refused.into_iter().find(|(given, ..)| *given) {
+            return wrong(format!(
+                "--{name} with --triage: {why}; leave one of them out"
+            ));
+        }
+    }
     let judge = judges::judge(job, &rules)?;
     // After everything that can be refused without a look at the files.
     let found = found(job, &paths)?;

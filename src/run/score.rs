@@ -402,7 +402,7 @@ fn make(
         ));
     }
     summary.triage = match (&service, &quick_model) {
-        (Some(service), Some(triage)) => Some(triage::summary(service, triage)),
+        (Some(service), Some(triage)) => Some(triage::summary(service, triage, rules)),
         _ => None,
     };
     let of_triage = summary.triage.as_ref().map(TriageSummary::line);

@@ -1,5 +1,6 @@
 //! From aggregated sessions of the plan to the tables `sessions` and `scores`.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -15,7 +16,7 @@ use serde_json::Value;
 use super::bucket::{SessionBatches, SessionCounts};
 use super::night::SessionsSoFar;
 use super::tag_lists::{tag_lists, tags};
-use super::trace_rows::column;
+use super::trace_rows::{column, estimated};
 use crate::metric::session_signal::{
     ATTENTION, SESSION_SIGNALS, SIGNAL_COUNT, SessionFacts, SessionSignal,
 };
@@ -89,6 +90,8 @@ pub(super) struct SessionRows<'j> {
     so_far: Option<&'j SessionsSoFar>,
     /// The files that are read, by number; none where sessions have no labels.
     files: Option<&'j [String]>,
+    /// Whether scores of traces may be a quick model's estimates.
+    estimated: bool,
     pub counts: SessionCounts,
 }
 
@@ -103,6 +106,7 @@ impl<'j> SessionRows<'j> {
             labels,
             so_far,
             files: None,
+            estimated: false,
             counts: SessionCounts::default(),
         }
     }
@@ -111,6 +115,11 @@ impl<'j> SessionRows<'j> {
     pub fn with_files(self, files: &'j [String]) -> Self {
         let files = Some(files);
         Self { files, ..self }
+    }
+
+    /// The same of a run with a quick model.
+    pub fn of_triage(self, estimated: bool) -> Self {
+        Self { estimated, ..self }
     }
 
     /// Rows of tables for a batch of the plan.
@@ -164,6 +173,11 @@ impl<'j> SessionRows<'j> {
                 }
                 scores[at].append_option((!withheld).then_some(scored.score));
                 evaluated[at].append_value(scored.evaluated);
+                let (mut reason, mut details) =
+                    (Cow::from(scored.reason), Cow::from(scored.details));
+                if self.estimated {
+                    reason = estimated(details.to_mut(), &reason).into();
+                }
                 rows.push(&ScoreRow {
                     target_type: "session",
                     target_id: session_id,
@@ -177,8 +191,8 @@ impl<'j> SessionRows<'j> {
                     },
                     threshold: Some(threshold),
                     passed: (!withheld).then_some(scored.score >= threshold),
-                    reason: scored.reason,
-                    metadata: scored.details,
+                    reason: &reason,
+                    metadata: &details,
                     evaluated_traces: Some(scored.evaluated),
                     environment: None,
                     source: AUTOMATED,

@@ -398,6 +398,7 @@ impl Passes<'_> {
                 model: service.model().name.clone(),
                 precision: service.model().encoder.precision().into(),
             }),
+            triage: self.triage.is_some(),
             given: given_ids,
             standing_in: standing_in.and_then(|file| read.files().position(|other| other == file)),
             kept: night.map(|night| night.kept.clone()).unwrap_or_default(),

@@ -63,10 +63,13 @@ pub(super) struct TraceBatches {
     pub carried: RecordBatch,
 }
 
-/// Says in metadata and reason that a score is a quick model's estimate.
-fn estimated(metadata: &mut String, reason: String) -> String {
+/// Says in metadata, an object, and in the reason that a score is, or rests on, a quick model's estimates.
+pub(super) fn estimated(metadata: &mut String, reason: &str) -> String {
     if metadata.pop().is_some() {
-        metadata.push_str(r#","estimated":true}"#);
+        if metadata.len() > 1 {
+            metadata.push(',');
+        }
+        metadata.push_str(r#""estimated":true}"#);
     }
     format!("{reason} (estimated by the quick model)")
 }
@@ -194,7 +197,7 @@ impl<'j> TraceRows<'j> {
             Ok(coherence) => {
                 coherence.push_metadata(&mut metadata);
                 let reason = match plan.estimated(row)[0] {
-                    true => estimated(&mut metadata, coherence.reason()),
+                    true => estimated(&mut metadata, &coherence.reason()),
                     false => coherence.reason(),
                 };
                 let distribution = self.counts.distributions.of(NAME);
@@ -275,7 +278,7 @@ impl<'j> TraceRows<'j> {
             Ok(detection) => {
                 detection.push_metadata(&mut metadata, |back| self.session.id_back(back));
                 let reason = match plan.estimated(row)[1] {
-                    true => estimated(&mut metadata, detection.reason()),
+                    true => estimated(&mut metadata, &detection.reason()),
                     false => detection.reason(),
                 };
                 let distribution = self.counts.distributions.of(NAME);

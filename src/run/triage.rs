@@ -12,9 +12,11 @@ use rayon::prelude::*;
 
 use super::engine::{load_service, load_services};
 use crate::embed::{
-    EmbeddingCounts, EmbeddingService, QuickLook, SeenPair, TextRecord, TextRef, Triage, TriageFit,
+    EmbeddingCounts, EmbeddingService, LEAST_SAMPLE, QuickLook, SeenPair, TextRecord, TextRef,
+    Triage, TriageBars, TriageFit,
 };
-use crate::metric::distance;
+use crate::metric::agent_reliability::FLAG_ABOVE;
+use crate::metric::{Rules, distance};
 use crate::output::RunError;
 use crate::run::{ScoreRequest, stages};
 use crate::summary::TriageSummary;
@@ -93,12 +95,29 @@ pub(super) fn load(
         pairs.iter().filter_map(of).collect()
     };
     let true_pairs: Vec<_> = (0..pairs.len()).map(|n| (2 * n, 2 * n + 1)).collect();
-    let near = near_pairs(&texts, &vectors[0]);
+    let near = match pairs.len() < LEAST_SAMPLE {
+        true => Vec::new(),
+        false => near_pairs(&texts, &vectors[0]),
+    };
     let fits = [true_pairs, near].map(|pairs| TriageFit::of(&seen(&pairs)));
-    let threshold = |metric: &str| request.rules.threshold(metric);
-    let thresholds = (threshold("coherence"), threshold("loop_detection"));
-    let triage = Triage::new(quick, fits, thresholds);
+    let triage = Triage::new(quick, fits, bars(&request.rules));
     Ok((service, Some(Arc::new(triage))))
+}
+
+/// What is decided of traces by these rules.
+fn bars(rules: &Rules) -> TriageBars {
+    let of = |metric: &str| {
+        let weight = rules
+            .weights
+            .iter()
+            .find(|(name, _)| *name == metric)
+            .map_or(1.0, |(_, weight)| weight);
+        [rules.threshold(metric), 1.0 - FLAG_ABOVE / weight]
+    };
+    TriageBars {
+        coherence: of("coherence"),
+        loops: of("loop_detection"),
+    }
 }
 
 fn sample(
@@ -202,17 +221,17 @@ fn near_pairs(texts: &[&str], records: &[TextRecord]) -> Vec<(usize, usize)> {
 pub(super) fn counts(of_model: EmbeddingCounts, triage: &Triage) -> EmbeddingCounts {
     let quick = triage.quick.counts();
     EmbeddingCounts {
-        texts: quick.texts,
+        texts: triage.texts(),
         distinct_texts: quick.distinct_texts,
         ..of_model
     }
 }
 
 /// What came of it.
-pub(super) fn summary(service: &EmbeddingService, triage: &Triage) -> TriageSummary {
+pub(super) fn summary(service: &EmbeddingService, triage: &Triage, rules: &Rules) -> TriageSummary {
     let (compared, undecided) = triage.counts();
     let (quick, full) = (triage.quick.counts(), service.counts());
-    let [held_out, decided, agreeing] = triage.fit.held_out(triage.thresholds.0);
+    let [held_out, decided, agreeing] = triage.fit.held_out(triage.bars.coherence[0]);
     // Had the model embedded all texts, it would have taken that many times as long.
     let times = quick.likely_tokens as f64 / full.likely_tokens.max(1) as f64;
     let whole = full.embed_seconds * times;
@@ -226,7 +245,10 @@ pub(super) fn summary(service: &EmbeddingService, triage: &Triage) -> TriageSumm
         texts_of_the_model: full.distinct_texts,
         time_saved: (whole > 0.0 && full.cache.found == 0).then(|| saved.max(0.0)),
         sample_pairs: triage.fit.pairs as u64,
-        held_out_pairs: held_out as u64,
+        held_out_pairs: match rules.computes("coherence") {
+            true => held_out as u64,
+            false => 0,
+        },
         held_out_decided: decided as u64,
         held_out_agreeing: agreeing as u64,
     }

@@ -21,7 +21,7 @@ pub struct TriageSummary {
     pub time_saved: Option<f64>,
     /// Pairs of input and output that both models saw.
     pub sample_pairs: u64,
-    /// A third of them, which the decisions were tried on.
+    /// A third of them, which the decisions were tried on; 0 where coherence is not computed.
     pub held_out_pairs: u64,
     /// Of these, pairs that the quick model decides.
     pub held_out_decided: u64,
@@ -42,16 +42,22 @@ impl TriageSummary {
         let saved = self.time_saved.map_or_else(String::new, |saved| {
             format!(", about {:.0} % of the encoder's time saved", 100.0 * saved)
         });
+        let agreement = match self.held_out_pairs {
+            0 => String::new(),
+            pairs => format!(
+                "; of {pairs} pairs of input and output that were not learnt from, coherence of {:.1} % passes or fails as with \
+                 the model alone",
+                percent(self.held_out_agreeing, pairs)
+            ),
+        };
         format!(
             "--triage: scores are estimates of {} where it decides ({:.0} % of {} pairs of texts; the model embedded {} of {} \
-             texts{saved}); on {} pairs of input and output kept aside, {:.1} % pass or fail as with the model alone",
+             texts{saved}), and so are scores and signals of sessions, and means{agreement}",
             self.model,
             percent(self.pairs_decided, self.pairs_compared),
             self.pairs_compared,
             self.texts_of_the_model,
             self.texts,
-            self.held_out_pairs,
-            percent(self.held_out_agreeing, self.held_out_pairs),
         )
     }
 }

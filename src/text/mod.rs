@@ -4,6 +4,7 @@
 
 mod content;
 mod copies;
+mod far_escapes;
 mod identity;
 mod json;
 mod moment;
@@ -15,6 +16,7 @@ mod word_sketch;
 
 pub use content::content_of;
 pub(crate) use copies::{name_copies, origin_of, with_origins};
+pub use far_escapes::check_escapes;
 pub use identity::TextId;
 pub use json::{Json, JsonError, parse, parse_members, parse_strict};
 pub use moment::{InstantError, format_instant, parse_instant};

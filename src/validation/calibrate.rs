@@ -58,6 +58,14 @@ pub fn calibrate(
     for run in runs {
         manifests.push(read_told(&run.path)?.0);
     }
+    let of_triage = |manifest: &Value| !manifest["model"]["triage"].is_null();
+    if let Some(at) = manifests.iter().position(of_triage) {
+        return Err(ValidationError::Refused(format!(
+            "`{}`: its scores are estimates of a quick model (--triage), which are no thresholds' measure; calibrate by a run \
+             without it",
+            origin_of(&runs[at].path)
+        )));
+    }
     let (model, text_mode) = one_model(runs, &manifests)?;
     let mut notes = Vec::new();
     let mut of_labels = Vec::new();

@@ -412,3 +412,22 @@ fn no_prefix_and_no_flipped_byte_of_a_file_is_fatal() {
     );
     assert_eq!(read(&whole, OnBadFile::Fail), Some((3, 3, 0)));
 }
+
+#[test]
+fn escapes_that_would_be_read_as_other_characters_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("far.jsonl");
+    let line = r#"{"trace_id": "t1", "input": "\ud842\udfb7", "output": "𠮷"}"#;
+    std::fs::write(&path, line).unwrap();
+    let path = path.display().to_string();
+    let out = folder.path().join("out.parquet").display().to_string();
+    let query = format!("SELECT input = output AS same FROM '{path}'");
+    for args in [
+        &["sql", &query][..],
+        &["embed", &path, "--columns", "input", "--out", &out],
+    ] {
+        let ran = crate::support::nightmill(args);
+        assert_eq!(ran.code, Some(2), "{}", ran.stdout);
+        assert!(ran.stderr.contains("beyond U+1FFFF"), "{}", ran.stderr);
+    }
+}

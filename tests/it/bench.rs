@@ -219,6 +219,22 @@ fn labels_and_graded_pairs_of_the_user_are_held_against_each_model() {
         assert!(number(of, "sessions") > 0.9, "{of}");
     }
     assert_eq!(number(&told["models"][0], "similarity"), 1.0);
+    // Figures of other data are not held against these.
+    let before = folder.path().join("before.json");
+    std::fs::write(&before, told.to_string()).unwrap();
+    let before = before.display().to_string();
+    let text = passed(&mut bench(&[
+        "shipped",
+        "--precision",
+        "f32",
+        "--baseline",
+        &before,
+    ]));
+    assert!(text.contains("was measured on other data"), "{text}");
+    let level = write(
+        "level.jsonl",
+        (0..3).map(|n| pair("a", &format!("b{n}"), 2.0)).collect(),
+    );
     let refused = |more: &[&str], why: &str| {
         let output = bench(more).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{output:?}");
@@ -228,6 +244,7 @@ fn labels_and_graded_pairs_of_the_user_are_held_against_each_model() {
     refused(&["--label", "label"], "--data");
     refused(&["--data", &traces, "--label", "nothing"], "nothing");
     refused(&["--pairs", &traces], "sentence1");
+    refused(&["--pairs", &level], "there is no order in these");
     let broken = write(
         "broken.jsonl",
         vec![
@@ -243,7 +260,7 @@ fn the_page_shows_every_model_and_escapes_what_it_is_called() {
     let estimate = json!({"value": 0.8, "low": 0.7, "high": 0.9});
     let of = |name: &str, speed: f64| {
         json!({"model": name, "sha256": "0", "precision": "f32", "device": "cpu", "dim": 4, "similarity": estimate,
-               "coherence": estimate, "loops": estimate, "search": estimate, "cosines": [0.1, 0.5, 0.9], "pairs": 64,
+               "coherence": estimate, "loops": estimate, "search": estimate, "cosines": [0.1, 0.5, 0.9], "pairs": 64, "sessions": estimate,
                "tokens_per_second": speed, "memory": 90_000_000})
     };
     let models = json!([of("<b>one", 8000.0), of("two", 5_000_000.0)]);

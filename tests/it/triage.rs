@@ -148,6 +148,41 @@ fn what_the_quick_model_leaves_open_is_scored_as_without_it() {
     let manifest: Value =
         serde_json::from_slice(&std::fs::read(run.join("manifest.json")).unwrap()).unwrap();
     assert_eq!(&manifest["model"]["triage"], told);
+    // What rests on estimates says so, also where it is made later.
+    let marked = |run: &Path| {
+        let table = read_parquet(&run.join("scores"));
+        let at = |name: &str| table.schema().index_of(name).unwrap();
+        let of_sessions = |row: &Vec<String>| row[at("target_type")] == "session";
+        let rows: Vec<Vec<String>> = rows(&table).into_iter().filter(of_sessions).collect();
+        assert!(!rows.is_empty());
+        rows.iter().all(|row| {
+            let metadata: Value = serde_json::from_str(&row[at("metadata")]).unwrap();
+            metadata["estimated"] == true && row[at("reason")].contains("estimated by")
+        })
+    };
+    assert!(marked(&run) && !marked(&folder.join("full")));
+    let aggregated = folder.join("aggregated");
+    let ran = nightmill([
+        "aggregate",
+        &run.display().to_string(),
+        "--out",
+        &aggregated.display().to_string(),
+    ]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(
+        ran.stdout.contains("estimates of a quick model"),
+        "{}",
+        ran.stdout
+    );
+    assert!(marked(&aggregated));
+    let to = folder.join("found.toml").display().to_string();
+    let ran = nightmill(["calibrate", &run.display().to_string(), "--out", &to]);
+    assert_eq!(ran.code, Some(2), "{}", ran.stdout);
+    assert!(
+        ran.stderr.contains("estimates of a quick model"),
+        "{}",
+        ran.stderr
+    );
     assert_eq!(manifest["request"]["settings"]["triage"], json!(quick));
 
     // However the rows come, and on however many threads.
@@ -195,9 +230,9 @@ fn few_pairs_decide_nothing_and_the_same_model_is_refused() {
     let full = scores(&score(folder, "full", &[&traces]));
     let run = score(folder, "triaged", &[&traces, "--triage", &quick]);
     for (key, (score, _, estimated, _)) in scores(&run) {
-        assert!(!estimated || key.1 == "loop_detection");
-        assert!(estimated || score == full[&key].0, "{key:?}");
+        assert!(!estimated && score == full[&key].0, "{key:?}");
     }
+    assert_eq!(summary(&run)["triage"]["pairs_decided"], 0);
     let out = folder.join("refused").display().to_string();
     let refused = |args: &[&str]| {
         let ran = nightmill([&["score", &traces, "--out", &out, "--no-cache"][..], args].concat());
@@ -208,6 +243,25 @@ fn few_pairs_decide_nothing_and_the_same_model_is_refused() {
     assert!(same.contains("the model of the run itself"), "{same}");
     let idle = refused(&["--metrics", "stuck", "--triage", &quick]);
     assert!(idle.contains("--triage"), "{idle}");
+    for more in [
+        ["--fail-under", "coherence=0.5"],
+        ["--judge-where", "coherence < 0.5"],
+    ] {
+        let args = [
+            &[
+                "--triage",
+                &quick,
+                "--metrics",
+                "coherence,confidence",
+                "--judge",
+                "openai/x",
+            ][..],
+            &more,
+        ]
+        .concat();
+        let why = refused(&args);
+        assert!(why.contains("with --triage"), "{why}");
+    }
     let gone = refused(&["--triage", "nowhere"]);
     assert!(gone.contains("nowhere"), "{gone}");
 }

@@ -36,6 +36,8 @@ pub(super) struct BucketJob {
     pub rules: Rules,
     /// Of the embedding model, if there is one.
     pub labels: Option<ModelLabel>,
+    /// Whether a quick model goes before it.
+    pub triage: bool,
     /// Trace ids with given signals.
     pub given: HashSet<String>,
     /// What judges said of traces.
@@ -102,7 +104,9 @@ where
         sender.send(batch.clone()).map_err(stopped)
     }));
     let (labels, so_far) = (job.labels.as_ref(), job.so_far.as_ref());
-    let mut session_rows = SessionRows::of(&job.rules, labels, so_far).with_files(&job.files);
+    let mut session_rows = SessionRows::of(&job.rules, labels, so_far)
+        .with_files(&job.files)
+        .of_triage(job.triage);
     let table = Arc::clone(&tap);
     let ran = match job.sessions.sessions(context, table).await {
         Err(e) => Err(e),
