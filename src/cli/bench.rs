@@ -275,7 +275,8 @@ fn text(models: &[ModelFigures], baseline: &[ModelFigures]) -> String {
     text.push_str(&format!(
         "\n95 % of samples are within the brackets. similarity: Spearman on graded pairs; coherence: how often one of {pairs} outputs \
          is more like\nits own input than a shuffled one; loops: how often a repeat is more alike than what only has its form; search: \
-         nDCG@10;\nsessions: how often, of a bad and a good session by --label, the bad one has the lower agent_reliability;\ncosines of true pairs: 5 %, half and 95 % are below. Thresholds of one model don't fit another: `nightmill calibrate`.\n"
+         nDCG@10;\nsessions: how often, of a bad and a good session by --label, the bad one has the lower agent_reliability;\n\
+         cosines of true pairs: 5 %, half and 95 % are below. Thresholds of one model don't fit another: `nightmill calibrate`.\n"
     ));
     for of in models {
         let before = baseline

@@ -16,7 +16,7 @@ use crate::text::{TextId, WordSet};
 /// Bytes that one remembered text takes in the index, with the hash table's slack.
 const BYTES_PER_REMEMBERED_TEXT: usize = 64;
 
-/// Memory of the service, in bytes, beside the model.
+/// Memory of the service, in bytes, beside the model; and what it keeps on disk.
 #[derive(Clone, Copy, Debug)]
 pub struct EmbeddingMemory {
     /// For remembering which texts were seen.

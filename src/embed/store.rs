@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::EmbedError;
+use crate::metric::{NonFinite, distance};
 use crate::text::WordSet;
 
 /// Where a text's vector and words are. The empty text has no vector and is [`TextRef::EMPTY`].
@@ -51,6 +52,15 @@ pub struct TextRecord {
 }
 
 impl TextRecord {
+    /// The cosine distance to another text of the same model, see [`distance`].
+    ///
+    /// # Errors
+    /// [`NonFinite`] if an embedding is not finite.
+    pub fn distance(&self, other: &Self) -> Result<f64, NonFinite> {
+        let norms = (self.norm_squared, other.norm_squared);
+        distance(&self.vector, &other.vector, norms)
+    }
+
     /// The same, to be kept: without the buffer that it was read into.
     pub(super) fn without_bytes(&self) -> Self {
         Self {
@@ -166,15 +176,19 @@ impl VectorStore {
             .map_err(|e| self.failed(e))
     }
 
+    /// Reads the bytes of a record.
+    fn load(&self, text: TextRef, bytes: &mut Vec<u8>) -> Result<(), EmbedError> {
+        let offset = (text.0 >> LENGTH_BITS) * UNIT as u64;
+        bytes.resize((text.0 & ((1 << LENGTH_BITS) - 1)) as usize * UNIT, 0);
+        self.file
+            .read_exact_at(bytes, offset)
+            .map_err(|e| self.failed(e))
+    }
+
     /// Reads a text's record into `record`. The empty text is not in the store.
     pub(super) fn read(&self, text: TextRef, record: &mut TextRecord) -> Result<(), EmbedError> {
-        let offset = (text.0 >> LENGTH_BITS) * UNIT as u64;
-        let length = (text.0 & ((1 << LENGTH_BITS) - 1)) as usize * UNIT;
         record.place = Some(text);
-        record.bytes.resize(length, 0);
-        self.file
-            .read_exact_at(&mut record.bytes, offset)
-            .map_err(|e| self.failed(e))?;
+        self.load(text, &mut record.bytes)?;
         let malformed = || self.failed("a reference does not belong to this run");
         let (head, rest) = record.bytes.split_at_checked(HEAD).ok_or_else(malformed)?;
         let (vector, words) = rest.split_at_checked(self.dim * 4).ok_or_else(malformed)?;
@@ -203,11 +217,8 @@ impl VectorStore {
 
     /// A text that was kept.
     pub(super) fn text(&self, text: TextRef) -> Result<String, EmbedError> {
-        let offset = (text.0 >> LENGTH_BITS) * UNIT as u64;
-        let mut bytes = vec![0; (text.0 & ((1 << LENGTH_BITS) - 1)) as usize * UNIT];
-        self.file
-            .read_exact_at(&mut bytes, offset)
-            .map_err(|e| self.failed(e))?;
+        let mut bytes = Vec::new();
+        self.load(text, &mut bytes)?;
         let malformed = || self.failed("a reference does not belong to this run");
         let (_, words) = bytes[..HEAD.min(bytes.len())]
             .split_last_chunk::<8>()

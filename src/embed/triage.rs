@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use nalgebra::{Matrix4, Vector4};
 
 use super::{EmbeddingService, TextRecord};
-use crate::metric::{NonFinite, distance};
+use crate::metric::NonFinite;
 use crate::text::WordSet;
 
 /// Of decisions of the sample, how many may be wrong.
@@ -38,7 +38,7 @@ impl QuickLook {
     /// # Errors
     /// [`NonFinite`] if an embedding is not finite.
     pub fn of(a: &TextRecord, b: &TextRecord) -> Result<Self, NonFinite> {
-        let gap = distance(&a.vector, &b.vector, (a.norm_squared, b.norm_squared))?;
+        let gap = a.distance(b)?;
         let jaccard = WordSet::jaccard(&a.words, &b.words);
         let (both, fewer) = (
             jaccard / (1.0 + jaccard) * (a.words.len() + b.words.len()) as f64,
@@ -125,7 +125,10 @@ impl TriageFit {
     pub fn decides(&self, estimate: f64, threshold: f64) -> bool {
         // No cosine is above 1, and all are at least 0: nothing is to be decided there.
         if threshold > 1.0 || threshold <= 0.0 {
-            return self.margins.iter().all(|margin| margin.is_finite());
+            return self
+                .margins
+                .first()
+                .is_some_and(|margin| margin.is_finite());
         }
         let place = threshold * THRESHOLDS as f64;
         let at = |place: f64| self.margins.get(place as usize).copied();

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use datafusion::common::internal_err;
 use datafusion::error::Result;
 
 use super::external;
 use crate::embed::{
     EmbedError, EmbeddingService, QuickLook, RecentRecords, TextRecord, TextRef, Triage,
 };
-use crate::metric::{NonFinite, distance};
+use crate::metric::NonFinite;
 
 /// Reads records and compares them.
 pub(super) struct Likeness {
@@ -71,24 +72,17 @@ impl Likeness {
         self.records.read(text)
     }
 
-    /// The cosine of two texts in [0, 1]. What is asked is whether it reaches each of `bars`: an estimate will do that is far
-    /// enough from all of them. Of a text and itself there is no estimate: they are either the same, or no text at all.
-    pub fn cosine(
+    /// The cosine distance of two texts in [0, 1]. What is asked is whether their cosine reaches each of `bars`: an estimate
+    /// will do that is far enough from all of them. Of a text and itself there is no estimate: they are either the same, or
+    /// no text at all; and none where the quick model's embedding is not finite.
+    pub fn distance(
         &mut self,
         a: &TextRecord,
         b: &TextRecord,
         (between, bars): (Between, &[f64]),
     ) -> Result<Result<f64, NonFinite>> {
-        let cosine = |a: &TextRecord, b: &TextRecord| {
-            let norms = (a.norm_squared, b.norm_squared);
-            distance(&a.vector, &b.vector, norms).map(|gap| 1.0 - gap)
-        };
         let Some(second) = &mut self.triage else {
-            return Ok(cosine(a, b));
-        };
-        let quick = match QuickLook::of(a, b) {
-            Ok(quick) => quick,
-            Err(error) => return Ok(Err(error)),
+            return Ok(a.distance(b));
         };
         if second.collecting {
             second.triage.compared.fetch_add(1, Relaxed);
@@ -97,29 +91,31 @@ impl Likeness {
             Between::InputAndOutput => &second.triage.fit,
             Between::Alike => &second.triage.near,
         };
-        let estimate = fit.estimate(&quick);
-        let decides = bars.iter().all(|bar| fit.decides(estimate, *bar));
-        if decides && a.place != b.place {
-            second.estimated = true;
-            return Ok(Ok(estimate));
+        if let (true, Ok(quick)) = (a.place != b.place, QuickLook::of(a, b)) {
+            let estimate = fit.estimate(&quick);
+            if bars.iter().all(|bar| fit.decides(estimate, *bar)) {
+                second.estimated = true;
+                return Ok(Ok(1.0 - estimate));
+            }
         }
         let (Some(a), Some(b)) = (a.place, b.place) else {
-            return Ok(Ok(estimate));
+            return internal_err!("a text to compare has no place");
         };
         if second.collecting {
             second.triage.undecided.fetch_add(1, Relaxed);
             second.places.entry(a).or_insert(TextRef::EMPTY);
             second.places.entry(b).or_insert(TextRef::EMPTY);
-            return Ok(Ok(estimate));
+            // Nobody sees it: the pair is compared again when the model was asked.
+            return Ok(Ok(1.0));
         }
         let mut read = |quick: TextRef| {
             let place = second.places.get(&quick).copied().unwrap_or(TextRef::EMPTY);
             second.records.read(place).map_err(external)
         };
-        Ok(match (read(a)?, read(b)?) {
-            (Some(a), Some(b)) => cosine(&a, &b),
-            _ => Ok(estimate),
-        })
+        match (read(a)?, read(b)?) {
+            (Some(a), Some(b)) => Ok(a.distance(&b)),
+            _ => internal_err!("the model was not asked about a text to compare"),
+        }
     }
 
     /// Whether pairs are to be looked at twice.

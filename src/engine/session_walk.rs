@@ -280,7 +280,8 @@ impl Recent {
         let Some(text) = text else { return Ok(None) };
         let mut nearest: Option<f64> = None;
         for other in &self.0 {
-            if let Ok(near) = likeness.cosine(&text, other, (Between::Alike, &[again::SAME]))? {
+            let gap = likeness.distance(&text, other, (Between::Alike, &[again::SAME]))?;
+            if let Ok(near) = gap.map(|gap| 1.0 - gap) {
                 nearest = Some(nearest.map_or(near, |so_far| so_far.max(near)));
             }
         }
@@ -452,8 +453,8 @@ impl Walk {
         };
         let bars = self.bars.map_or([0.0; 2], |bars| bars.coherence);
         let asked = (Between::InputAndOutput, &bars[..]);
-        let cosine = self.likeness.cosine(&input, output, asked)?;
-        Ok(Some(cosine.map_or(f64::NAN, |cosine| 1.0 - cosine)))
+        let gap = self.likeness.distance(&input, output, asked)?;
+        Ok(Some(gap.unwrap_or(f64::NAN)))
     }
 
     /// Compares an output with those before it, and takes it into the window.
@@ -472,9 +473,9 @@ impl Walk {
                 let bars = bars.map(|score| (1.0 - score) / jaccard);
                 match self
                     .likeness
-                    .cosine(current, previous, (Between::Alike, &bars))
+                    .distance(current, previous, (Between::Alike, &bars))
                 {
-                    Ok(cosine) => Ok((cosine?, jaccard)),
+                    Ok(gap) => Ok((1.0 - gap?, jaccard)),
                     Err(error) => {
                         failed = Some(error);
                         Ok((0.0, jaccard))

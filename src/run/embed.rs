@@ -65,7 +65,6 @@ fn open(file: &SourceFile, batch_rows: usize) -> Result<(SchemaRef, Batches), Ru
             Ok((schema, Box::new(reader)))
         }
         SourceFormat::JsonLines => {
-            crate::text::check_escapes(&file.path).map_err(failed)?;
             let (schema, _) = arrow::json::reader::infer_json_schema_from_seekable(
                 std::io::BufReader::new(handle()?),
                 None,
@@ -91,6 +90,14 @@ pub fn embed(request: &EmbedRequest) -> Result<EmbedSummary, RunError> {
     let first = files
         .first()
         .ok_or_else(|| RunError::Request("no file to embed".into()))?;
+    for file in files
+        .iter()
+        .filter(|of| of.format == SourceFormat::JsonLines)
+    {
+        crate::text::check_escapes(&file.path).map_err(|problem| {
+            RunError::Request(format!("file `{}`: {problem}", file.path.display()))
+        })?;
+    }
     let (schema, _) = open(first, 1)?;
     // A wrong column name is told before the model is loaded.
     with_vectors(first, &schema, &request.columns, None)?;

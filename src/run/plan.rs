@@ -21,7 +21,7 @@ use crate::run::judging::traces;
 use crate::run::plan::turns::{PlannedTables, plan_conversations};
 use crate::run::signals_file::GivenSignals;
 use crate::run::stages::{Known, Passes};
-use crate::run::{ScoreRequest, stages, triage};
+use crate::run::{ScoreRequest, load_service, stages};
 use crate::trace::{TraceColumns, TraceSource};
 
 /// What a metric would ask.
@@ -93,11 +93,11 @@ pub fn plan(request: &ScoreRequest, judge: &JudgeRequest) -> Result<PlanSummary,
     let passing = match &judge.condition {
         None => targets,
         Some(condition) => {
-            let (service, quick) = triage::load(request, &files, targets.as_ref(), work.path())?;
             let passes = Passes {
                 request,
-                service: Some(service),
-                triage: quick,
+                service: Some(load_service(&request.engine, work.path())?),
+                // With a condition there is none.
+                triage: None,
                 repeats: known.repeats,
                 targets,
                 buckets: RunBuckets::one(),

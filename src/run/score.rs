@@ -406,6 +406,12 @@ fn make(
         _ => None,
     };
     let of_triage = summary.triage.as_ref().map(TriageSummary::line);
+    if of_triage.is_some() && night.is_some() {
+        summary.input_notes.push(
+            "--triage: what this night estimates is learnt from its own pairs; one run over all files would estimate it otherwise"
+                .into(),
+        );
+    }
     summary.input_notes.extend(of_triage);
     summary.buckets = (count != Buckets::ONE).then(|| BucketSummary {
         count: count.count(),

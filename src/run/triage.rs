@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow::array::{AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
-
 use rayon::prelude::*;
 
 use super::engine::{load_service, load_services};
@@ -15,8 +14,8 @@ use crate::embed::{
     EmbeddingCounts, EmbeddingService, LEAST_SAMPLE, QuickLook, SeenPair, TextRecord, TextRef,
     Triage, TriageBars, TriageFit,
 };
+use crate::metric::Rules;
 use crate::metric::agent_reliability::FLAG_ABOVE;
-use crate::metric::{Rules, distance};
 use crate::output::RunError;
 use crate::run::{ScoreRequest, stages};
 use crate::summary::TriageSummary;
@@ -38,8 +37,8 @@ struct Sample {
 impl Sample {
     fn push(&mut self, input: &str, output: &str) {
         self.seen += 1;
-        let ids = [TextId::of(input), TextId::of(output)];
-        let hash = *blake3::hash(format!("{ids:?}").as_bytes()).as_bytes();
+        let ids = [TextId::of(input).bytes(), TextId::of(output).bytes()];
+        let hash = *blake3::hash(ids.as_flattened()).as_bytes();
         let most = self.chosen.last_key_value().map(|(hash, _)| *hash);
         if self.chosen.len() >= SAMPLE[1] && most.is_some_and(|most| hash >= most) {
             return;
@@ -90,7 +89,8 @@ pub(super) fn load(
     let seen = |pairs: &[(usize, usize)]| -> Vec<SeenPair> {
         let of = |(a, b): &(usize, usize)| {
             let quick = QuickLook::of(&vectors[0][*a], &vectors[0][*b]).ok()?;
-            Some((quick, cosine(&vectors[1][*a], &vectors[1][*b])?))
+            let gap = vectors[1][*a].distance(&vectors[1][*b]).ok()?;
+            Some((quick, 1.0 - gap))
         };
         pairs.iter().filter_map(of).collect()
     };
@@ -191,12 +191,6 @@ fn records(service: &EmbeddingService, texts: &[&str]) -> Result<Vec<TextRecord>
     places.into_iter().map(read).collect()
 }
 
-/// The cosine of two texts, in [0, 1]; none where an embedding is not finite.
-fn cosine(a: &TextRecord, b: &TextRecord) -> Option<f64> {
-    let gap = distance(&a.vector, &b.vector, (a.norm_squared, b.norm_squared));
-    gap.ok().map(|gap| 1.0 - gap)
-}
-
 /// Each text with those that are most like it, the same text left out: where texts may say the same. Each pair once.
 fn near_pairs(texts: &[&str], records: &[TextRecord]) -> Vec<(usize, usize)> {
     /// Of each text, so many.
@@ -207,9 +201,9 @@ fn near_pairs(texts: &[&str], records: &[TextRecord]) -> Vec<(usize, usize)> {
     let firsts: Vec<usize> = firsts.collect();
     let nearest = firsts.par_iter().flat_map_iter(|a| {
         let others = firsts.iter().filter(|b| *b != a);
-        let likeness = |b: &usize| cosine(&records[*a], &records[*b]).unwrap_or(0.0);
-        let mut others: Vec<(f64, usize)> = others.map(|b| (likeness(b), *b)).collect();
-        others.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        let gap = |b: &usize| records[*a].distance(&records[*b]).unwrap_or(1.0);
+        let mut others: Vec<(f64, usize)> = others.map(|b| (gap(b), *b)).collect();
+        others.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let pair = move |(_, b): (f64, usize)| ((*a).min(b), (*a).max(b));
         others.into_iter().take(NEAREST).map(pair)
     });
@@ -231,7 +225,10 @@ pub(super) fn counts(of_model: EmbeddingCounts, triage: &Triage) -> EmbeddingCou
 pub(super) fn summary(service: &EmbeddingService, triage: &Triage, rules: &Rules) -> TriageSummary {
     let (compared, undecided) = triage.counts();
     let (quick, full) = (triage.quick.counts(), service.counts());
-    let [held_out, decided, agreeing] = triage.fit.held_out(triage.bars.coherence[0]);
+    let [held_out, decided, agreeing] = match rules.computes("coherence") {
+        true => triage.fit.held_out(triage.bars.coherence[0]),
+        false => [0; 3],
+    };
     // Had the model embedded all texts, it would have taken that many times as long.
     let times = quick.likely_tokens as f64 / full.likely_tokens.max(1) as f64;
     let whole = full.embed_seconds * times;
@@ -245,10 +242,7 @@ pub(super) fn summary(service: &EmbeddingService, triage: &Triage, rules: &Rules
         texts_of_the_model: full.distinct_texts,
         time_saved: (whole > 0.0 && full.cache.found == 0).then(|| saved.max(0.0)),
         sample_pairs: triage.fit.pairs as u64,
-        held_out_pairs: match rules.computes("coherence") {
-            true => held_out as u64,
-            false => 0,
-        },
+        held_out_pairs: held_out as u64,
         held_out_decided: decided as u64,
         held_out_agreeing: agreeing as u64,
     }

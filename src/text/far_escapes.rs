@@ -1,4 +1,4 @@
-//! Escapes of characters beyond U+1FFFF in JSON Lines (`\\ud842\\udfb7`). Arrow's reader of JSON makes other characters of
+//! Escapes of characters beyond U+1FFFF in JSON Lines (`\ud842\udfb7`). Arrow's reader of JSON makes other characters of
 //! them, without an error.
 
 use std::io::BufRead;
@@ -38,7 +38,7 @@ fn first_far_escape(mut reader: impl BufRead) -> std::io::Result<Option<u64>> {
     }
 }
 
-/// Whether the `\\u` at this place begins a high surrogate of a character beyond U+1FFFF, and is no escaped backslash.
+/// Whether the `\u` at this place begins a high surrogate of a character beyond U+1FFFF, and is no escaped backslash.
 fn is_far(line: &[u8], at: usize) -> bool {
     let slashes = line[..at].iter().rev().take_while(|byte| **byte == b'\\');
     let digits = line.get(at + 2..at + 6).unwrap_or_default();

@@ -219,6 +219,13 @@ fn what_the_quick_model_leaves_open_is_scored_as_without_it() {
     let ran = nightmill(night);
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);
     assert!(ran.stderr.contains("after quick"), "{}", ran.stderr);
+    let ran = nightmill([&night[..], &["--triage", &quick, "--no-cache"]].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(
+        ran.stdout.contains("learnt from its own pairs"),
+        "{}",
+        ran.stdout
+    );
 }
 
 #[test]
