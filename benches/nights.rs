@@ -156,6 +156,7 @@ fn one_run(args: &[String]) {
     let threads = threads.parse().unwrap();
     let request = ScoreRequest {
         triage: None,
+        exchange: None,
         buckets: None,
         resume: false,
         fail_on_drift: false,
@@ -181,6 +182,7 @@ fn one_run(args: &[String]) {
             memory_limit: 2 << 30,
             cache: CacheChoice::Folder(PathBuf::from(cache)),
             cache_size: 1 << 30,
+            loaded: None,
         },
         judge: None,
         targets: None,

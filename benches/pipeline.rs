@@ -254,6 +254,7 @@ fn main() {
         memory_limit: 2 << 30,
         cache: CacheChoice::Off,
         cache_size: 0,
+        loaded: None,
     };
     let service = load_service(&engine, folder.path()).unwrap();
     plan(&path, &service, &engine, false); // embeds the pool and warms the page cache
@@ -286,6 +287,7 @@ fn main() {
     let request = |buckets| ScoreRequest {
         continues: None,
         triage: None,
+        exchange: None,
         buckets: Buckets::new(buckets),
         resume: false,
         fail_on_drift: false,

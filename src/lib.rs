@@ -15,6 +15,8 @@
 
 pub mod benchmark;
 pub mod cli;
+#[cfg(feature = "cluster")]
+pub mod cluster;
 pub mod conversation;
 pub mod embed;
 pub mod engine;
@@ -29,6 +31,7 @@ pub mod output;
 pub mod question;
 pub mod report;
 pub mod run;
+pub mod scorer;
 pub mod selection;
 pub mod store;
 pub mod suite;

@@ -13,12 +13,16 @@ mod conversation_summary;
 mod conversations;
 mod delete;
 mod embed;
+#[cfg(feature = "cluster")]
+mod executor;
 mod export;
 mod foreign_tables;
 mod forget;
 mod idle_flags;
 mod import;
 mod judge;
+#[cfg(feature = "cluster")]
+mod keys;
 mod list;
 mod listing;
 mod metrics;
@@ -38,6 +42,8 @@ mod prune;
 mod retry;
 mod runs;
 mod runs_flags;
+#[cfg(feature = "cluster")]
+mod scheduler;
 mod score;
 mod scores;
 mod setting_flags;
@@ -110,6 +116,15 @@ enum Command {
     Models(models::ModelsArgs),
     /// What models are worth here: quality, speed and memory, side by side
     Bench(bench::BenchArgs),
+    /// Hand out the parts of runs to executors, on other machines or this one
+    #[cfg(feature = "cluster")]
+    Scheduler(scheduler::SchedulerArgs),
+    /// Do parts of runs that a scheduler hands out
+    #[cfg(feature = "cluster")]
+    Executor(executor::ExecutorArgs),
+    /// Make the keys by which the members of a cluster know each other
+    #[cfg(feature = "cluster")]
+    Keys(keys::KeysArgs),
     /// List all metrics
     Metrics(metrics::MetricsArgs),
     /// Print completions for a shell
@@ -157,6 +172,12 @@ impl Cli {
                 Command::Sql(args) => sql::run(args, config),
                 Command::Bench(args) => bench::run(&args),
                 Command::Models(args) => models::run(args, config),
+                #[cfg(feature = "cluster")]
+                Command::Scheduler(args) => scheduler::run(&args),
+                #[cfg(feature = "cluster")]
+                Command::Executor(args) => executor::run(args),
+                #[cfg(feature = "cluster")]
+                Command::Keys(args) => keys::run(&args),
                 Command::Metrics(args) => metrics::run(args, config),
                 Command::Completions(args) => completions::run(&args),
             }));
@@ -222,10 +243,11 @@ fn offline(config: Option<&std::path::Path>) -> Result<bool, AnyError> {
 }
 
 fn start_logs(verbose: u8, json: bool) {
+    // Members of a cluster: who has come and gone, and what is done again.
     let level = match verbose {
-        0 => "nightmill=warn",
-        1 => "nightmill=info",
-        _ => "nightmill=debug",
+        0 => "nightmill=warn,ballista_scheduler=error,ballista_executor=error",
+        1 => "nightmill=info,ballista_scheduler=warn,ballista_executor=warn",
+        _ => "nightmill=debug,ballista_scheduler=info,ballista_executor=info",
     };
     let filter = tracing_subscriber::EnvFilter::new(level);
     let logs = tracing_subscriber::fmt()

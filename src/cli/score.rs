@@ -11,8 +11,11 @@ use super::progress::ProgressBar;
 use super::setting_flags::{OfRuns, SettingFlags};
 use super::target_flags::TargetFlags;
 use super::{AnyError, Outcome, idle_flags, outcome};
+#[cfg(feature = "cluster")]
+use crate::cluster::BallistaExchange;
 use crate::job::{Job, SettingsError};
 use crate::run::open::{self, sample_seed};
+use crate::run::worker::Exchange;
 use crate::run::{PageWriter, Progress, ScoreRequest, score};
 use crate::store::{Destination, Fetched, StoreError};
 
@@ -31,6 +34,19 @@ pub(super) struct ScoreArgs {
     /// Go on with the sessions of an earlier run: a run directory, or a folder of runs, of which the one that no other continues
     #[arg(long = "continue", value_name = "RUN|FOLDER")]
     continues: Option<PathBuf>,
+    /// Have the run done by the executors of a cluster: the address of its scheduler. --out is a folder that all of them see
+    #[cfg(feature = "cluster")]
+    #[arg(long, value_name = "HOST:PORT", help_heading = "Machines")]
+    cluster: Option<String>,
+    /// The folder of the cluster's keys, as `nightmill keys` makes it
+    #[cfg(feature = "cluster")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        requires = "cluster",
+        help_heading = "Machines"
+    )]
+    cluster_keys: Option<PathBuf>,
     /// Write no report.html
     #[arg(long)]
     no_report: bool,
@@ -58,7 +74,7 @@ pub(super) fn run(mut args: ScoreArgs, config: Option<&Path>) -> Result<Outcome,
 }
 
 fn scored(args: ScoreArgs, mut job: Job, notifier: Option<&Notifier>) -> Result<Outcome, AnyError> {
-    let out = args.out.unwrap_or_default();
+    let out = args.out.clone().unwrap_or_default();
     if args.continues.is_none() {
         idle_flags::of_no_night(
             &args.settings.given,
@@ -72,6 +88,7 @@ fn scored(args: ScoreArgs, mut job: Job, notifier: Option<&Notifier>) -> Result<
         .into());
     }
     let page = (!args.no_report).then_some(crate::report::html as PageWriter);
+    let exchange = exchange(&args, &out)?;
     let inputs = brought(args.paths, &mut job)?;
     if job.resume && out.to_str().is_some_and(|out| out.contains("://")) {
         return Err("--resume: a run for a bucket of another machine leaves nothing behind that could be gone on with; name a local --out, \
@@ -82,12 +99,33 @@ fn scored(args: ScoreArgs, mut job: Job, notifier: Option<&Notifier>) -> Result<
     let request = ScoreRequest {
         overwrite: job.overwrite,
         continues: args.continues,
+        exchange,
         targets: args.targets.choice(sample_seed(&job))?,
         ..open::score(&job, inputs.paths.clone(), place.folder().to_owned(), page)?
     };
     let sampled = args.targets.sampled();
     idle_flags::of_scoring(&args.settings.given, &job, &request.rules, sampled)?;
     carry_out(&request, job.json, place, notifier)
+}
+
+/// Who does the parts of the run, if not this process.
+#[cfg(feature = "cluster")]
+fn exchange(args: &ScoreArgs, out: &Path) -> Result<Option<Arc<dyn Exchange>>, AnyError> {
+    let Some(address) = &args.cluster else {
+        return Ok(None);
+    };
+    if out.to_string_lossy().contains("://") {
+        return Err("--cluster: executors write into the folder of --out, before it is carried anywhere; name a folder that all of them \
+                    see, and copy it there"
+            .into());
+    }
+    let cluster = BallistaExchange::new(address, args.cluster_keys.as_deref())?;
+    Ok(Some(Arc::new(cluster)))
+}
+
+#[cfg(not(feature = "cluster"))]
+fn exchange(_: &ScoreArgs, _: &Path) -> Result<Option<Arc<dyn Exchange>>, AnyError> {
+    Ok(None)
 }
 
 /// Brings remote inputs here, and remote signals beside them: the job names their copy then.

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+use serde::{Deserialize, Serialize};
+
 use super::cache::{CacheCounts, EmbeddingCache};
 use super::queue::{Job, Queue, Tools};
 use super::store::VectorStore;
@@ -28,7 +30,8 @@ pub struct EmbeddingMemory {
 }
 
 /// Counts of a run so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct EmbeddingCounts {
     /// Non-empty texts asked for.
     pub texts: u64,
@@ -57,15 +60,48 @@ pub struct EmbeddingCounts {
     pub cache: CacheCounts,
 }
 
+impl EmbeddingCounts {
+    /// What was counted since earlier counts of the same service.
+    pub fn since(&self, earlier: &Self) -> Self {
+        self.with(earlier, u64::saturating_sub, |now, then| now - then)
+    }
+
+    /// These and those of another service.
+    pub fn and(&self, other: &Self) -> Self {
+        self.with(other, u64::saturating_add, |one, another| one + another)
+    }
+
+    fn with(&self, other: &Self, of: fn(u64, u64) -> u64, seconds: fn(f64, f64) -> f64) -> Self {
+        Self {
+            texts: of(self.texts, other.texts),
+            distinct_texts: of(self.distinct_texts, other.distinct_texts),
+            encoded_texts: of(self.encoded_texts, other.encoded_texts),
+            tokens: of(self.tokens, other.tokens),
+            likely_tokens: of(self.likely_tokens, other.likely_tokens),
+            likely_tokens_done: of(self.likely_tokens_done, other.likely_tokens_done),
+            forgotten: of(self.forgotten, other.forgotten),
+            embed_seconds: seconds(self.embed_seconds, other.embed_seconds),
+            encoding_seconds: seconds(self.encoding_seconds, other.encoding_seconds),
+            tokenising_seconds: seconds(self.tokenising_seconds, other.tokenising_seconds),
+            keeping_seconds: seconds(self.keeping_seconds, other.keeping_seconds),
+            cache: CacheCounts {
+                found: of(self.cache.found, other.cache.found),
+                damaged: of(self.cache.damaged, other.cache.damaged),
+                kept: of(self.cache.kept, other.cache.kept),
+            },
+        }
+    }
+}
+
 struct Shared {
-    model: Model,
+    model: Arc<Model>,
     store: VectorStore,
     cache: Option<EmbeddingCache>,
     queue: Queue,
 }
 
-/// One per process. Many threads ask it at once; encoding runs on its own threads, so that the number of callers
-/// never oversubscribes the machine.
+/// Many threads ask it at once; encoding runs on its own threads, so that the number of callers never oversubscribes the
+/// machine. A model may serve several.
 pub struct EmbeddingService {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
@@ -93,12 +129,13 @@ impl EmbeddingService {
     /// # Errors
     /// [`EmbedError`] if the file or the threads can't be made.
     pub fn new(
-        model: Model,
+        model: impl Into<Arc<Model>>,
         cache: Option<EmbeddingCache>,
         threads: usize,
         folder: &Path,
         memory: EmbeddingMemory,
     ) -> Result<Self, EmbedError> {
+        let model = model.into();
         let store = VectorStore::create(folder, model.encoder.dim(), memory.keep_texts)?;
         let most_tokens = model.tokenizer.max_tokens().unwrap_or(usize::MAX);
         let shared = Arc::new(Shared {

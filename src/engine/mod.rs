@@ -23,7 +23,7 @@ pub use functions::{FunctionDoc, documented};
 pub(crate) use kept_rows::KeptRows;
 pub use loop_record::unpack_loop_record;
 pub use plan::{Digests, ScorePlan, for_each_batch, given_signals};
-pub(crate) use plan::{JUDGED_AT, JUDGED_SIGNALS};
+pub(crate) use plan::{JUDGED_AT, JUDGED_SIGNALS, sessions_of_repeated};
 pub use session::{EngineOptions, engine_session};
 pub use session_plan::SessionPlan;
 pub use span_facts::span_facts;

@@ -194,6 +194,26 @@ pub async fn given_signals(
     context.sql(&sql).await
 }
 
+/// Of the rows of `traces`, those whose trace has several: `trace_id` and what they say together, `session_id` and
+/// `project_id`.
+///
+/// # Errors
+/// DataFusion's.
+pub(crate) async fn sessions_of_repeated(
+    context: &SessionContext,
+    traces: Arc<dyn TableProvider>,
+) -> Result<DataFrame> {
+    use Later::ReplacesIfThere;
+    context.register_table("ids", traces)?;
+    let columns = [
+        ("session_id", ReplacesIfThere),
+        ("project_id", ReplacesIfThere),
+    ];
+    let merged = merged("ids", &columns, ", count(*) AS rows");
+    let sql = format!("SELECT trace_id, session_id, project_id FROM ({merged}) WHERE rows > 1");
+    context.sql(&sql).await
+}
+
 /// Signals that judges give.
 pub(crate) const JUDGED_SIGNALS: [&str; 2] = ["confidence", "tool_correctness"];
 /// Where what judges said of a trace is; null where they said nothing.

@@ -23,7 +23,7 @@ pub use setting::{Job, SETTINGS, Setting, Theme};
 pub use template::template;
 pub use value::{
     Bytes, Count, DeviceName, FileFormat, Kind, NoEvidence, NoticeFormat, NotifyWhen, Number,
-    Numbers, Pairs, PrecisionName,
+    Numbers, Pairs, PrecisionName, bytes_of,
 };
 
 /// What is wrong with settings.

@@ -179,6 +179,14 @@ impl FromText for Bytes {
     }
 }
 
+/// Bytes, from a text as [`Bytes`] has it.
+///
+/// # Errors
+/// What was expected.
+pub fn bytes_of(text: &str) -> Result<usize, String> {
+    Bytes::from_text(text).map(Bytes::get)
+}
+
 /// How many buckets; none of them chosen by the number of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketCount(pub Option<Buckets>);

@@ -1,10 +1,12 @@
 //! The rules of a run: what decides a score beside the traces and the model.
 
+use serde::{Deserialize, Serialize};
+
 use super::spans::{Measure, OfSpans};
 use super::{Method, MetricInfo};
 
 /// What decides a score beside the traces and the model.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Rules {
     /// Metrics asked for, by registered name.
     pub metrics: Vec<String>,
@@ -136,7 +138,7 @@ impl Rules {
 }
 
 /// A minimum that a metric's mean must reach.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gate {
     /// Registered name.
     pub metric: String,

@@ -109,7 +109,7 @@ pub struct WeightError {
 
 /// Signal weights: the defaults with the user's on top. Names that are no signal are kept for the
 /// record and otherwise ignored.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct SignalWeights {
     merged: Vec<(String, f64)>,
 }

@@ -49,7 +49,7 @@ pub struct ModelFolder {
 }
 
 /// How a model is used other than it comes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Adjusted {
     /// What stands before every text: the name of a prompt of the model, `none`, or `text:` and a text.
     pub prompt: Option<String>,

@@ -31,6 +31,9 @@ pub enum RunError {
         /// What the system says.
         problem: String,
     },
+    /// Rows or vectors that are set aside for a while could not be kept, or read again.
+    #[error("{0}")]
+    Scratch(String),
     /// Everything that goes wrong inside the plan and is none of the above.
     #[error("{0}")]
     Plan(String),
@@ -77,7 +80,7 @@ impl From<DataFusionError> for RunError {
             ));
         }
         if let DataFusionError::IoError(io) = root {
-            return Self::Plan(format!(
+            return Self::Scratch(format!(
                 "writing temporary data failed: {io}; free some disk space"
             ));
         }

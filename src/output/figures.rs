@@ -261,6 +261,26 @@ pub struct WorstSession {
     pub worst_step: Option<WorstStep>,
 }
 
+impl WorstSession {
+    /// How many sessions a summary shows.
+    pub const SHOWN: usize = 10;
+
+    /// The worse first: by reliability, consistency, id and project.
+    pub fn order(&self, other: &Self) -> std::cmp::Ordering {
+        let badness = |s: &Self| {
+            (
+                s.agent_reliability.unwrap_or(2.0),
+                s.agent_consistency.unwrap_or(2.0),
+            )
+        };
+        let ((ra, ca), (rb, cb)) = (badness(self), badness(other));
+        ra.total_cmp(&rb)
+            .then(ca.total_cmp(&cb))
+            .then_with(|| self.session_id.cmp(&other.session_id))
+            .then_with(|| self.project_id.cmp(&other.project_id))
+    }
+}
+
 /// The riskiest trace of a session, and the signal that makes it so.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorstStep {

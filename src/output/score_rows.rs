@@ -10,12 +10,23 @@ use arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef};
 
 use super::label_column::LabelColumn;
 use crate::metric::{Rules, push_rounded, round4};
+use crate::model::Model;
 
 /// What identifies the model behind a score.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelLabel {
     pub model: String,
     pub precision: String,
+}
+
+impl ModelLabel {
+    /// That of a model.
+    pub fn of(model: &Model) -> Self {
+        Self {
+            model: model.name.clone(),
+            precision: model.encoder.precision().into(),
+        }
+    }
 }
 
 /// The type of columns with few distinct texts.

@@ -43,6 +43,8 @@ pub struct EngineRequest {
     pub cache: CacheChoice,
     /// Bytes that the cache may take, over all models.
     pub cache_size: u64,
+    /// The model, if somebody has loaded it already by such a request.
+    pub loaded: Option<Arc<Model>>,
 }
 
 impl EngineRequest {
@@ -187,7 +189,22 @@ pub fn load_service(
     request: &EngineRequest,
     folder: &Path,
 ) -> Result<Arc<EmbeddingService>, RunError> {
-    let model = load_model(request)?;
+    match &request.loaded {
+        Some(model) => service_of(Arc::clone(model), request, folder),
+        None => service_of(load_model(request)?, request, folder),
+    }
+}
+
+/// The same of a model that is loaded.
+///
+/// # Errors
+/// As those of [`load_service`].
+pub(crate) fn service_of(
+    model: impl Into<Arc<Model>>,
+    request: &EngineRequest,
+    folder: &Path,
+) -> Result<Arc<EmbeddingService>, RunError> {
+    let model = model.into();
     let cache = open_cache(request, &model)?;
     let memory = request.embedding_memory();
     let service = EmbeddingService::new(model, cache, request.threads, folder, memory)?;
@@ -243,7 +260,11 @@ pub(super) fn load_services(
     Ok([Arc::new(service), Arc::new(quick)])
 }
 
-fn load_model(request: &EngineRequest) -> Result<Model, RunError> {
+/// Loads the model of a request.
+///
+/// # Errors
+/// As those of [`load_service`].
+pub(crate) fn load_model(request: &EngineRequest) -> Result<Model, RunError> {
     let target = request.check()?;
     let files = match &request.model {
         Some(path) => ModelFolder::open(path)?,

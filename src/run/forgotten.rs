@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::bucket::RunBuckets;
 use super::engine::{runtime, user_cache};
 use super::signals_file::GivenSignals;
-use super::{ScoreRequest, open, stages};
+use super::{ScoreRequest, engine_plans, open, stages};
 use crate::history::stored_run::read_json;
 use crate::history::{Erasing, HistoryError, StoredRun};
 use crate::job::{Given, Job, RequestRecord, SettingsError};
@@ -347,7 +347,7 @@ fn put_again(request: &ScoreRequest) -> Result<BTreeSet<String>, RunError> {
         targets: None,
         buckets: RunBuckets::one(),
     };
-    let reading = stages::reading(request, stages::columns(&request.rules, None));
+    let reading = stages::reading(request, engine_plans::columns(&request.rules, None));
     let source = Arc::new(TraceSource::open(files, reading, Arc::default())?);
     let given = GivenSignals::none();
     let judging = passes.judge(judge, &service, &documents, &source, &given, &run);

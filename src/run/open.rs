@@ -175,6 +175,7 @@ pub fn engine(job: &Job, cache: CacheChoice) -> Result<EngineRequest, SettingsEr
             None => cache,
         },
         cache_size: job.cache_size.map_or(10 << 30, |bytes| bytes.get()) as u64,
+        loaded: None,
     };
     const LEAST: usize = 128 << 20;
     if request.memory_limit < LEAST {
@@ -285,6 +286,7 @@ pub fn score(
         rules,
         engine: engine(job, CacheChoice::User)?,
         triage: job.triage.clone(),
+        exchange: None,
         targets: None,
         report,
     })

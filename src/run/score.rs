@@ -11,7 +11,8 @@ use super::bucket::{self, Asked, BucketCounts, RunBuckets, SessionCounts, TraceC
 use super::engine::runtime;
 use super::making::{Making, making, set_aside};
 use super::signals_file::GivenSignals;
-use super::{EngineRequest, PageWriter, Retry, page};
+use super::worker::Exchange;
+use super::{EngineRequest, PageWriter, Retry, elsewhere, engine_plans, page};
 use crate::embed::{EmbeddingCounts, EmbeddingService};
 use crate::job::{CalibratedModel, Calibration, RequestRecord, whole_path};
 use crate::metric::session_signal::ATTENTION;
@@ -64,6 +65,8 @@ pub struct ScoreRequest {
     pub fail_on_drift: bool,
     /// Whether nothing may be fetched from other machines.
     pub offline: bool,
+    /// Who has the parts of the run done by other processes; none is this process itself.
+    pub exchange: Option<Arc<dyn Exchange>>,
     /// Which traces or sessions are evaluated; none takes all.
     pub targets: Option<TargetChoice>,
     /// Makes report.html, if one is wanted.
@@ -95,6 +98,8 @@ impl ScoreRequest {
 pub struct Progress {
     source: OnceLock<Arc<TraceSource>>,
     service: OnceLock<Arc<EmbeddingService>>,
+    /// What other processes have embedded for it.
+    elsewhere: Mutex<EmbeddingCounts>,
     stage: Mutex<&'static str>,
     /// Cases done, and cases in all, where that is what takes time.
     cases: (AtomicU64, AtomicU64),
@@ -110,7 +115,21 @@ impl Progress {
 
     /// Texts and tokens embedded, once the model is loaded.
     pub fn embedding(&self) -> Option<EmbeddingCounts> {
-        self.service.get().map(|service| service.counts())
+        let elsewhere = *self
+            .elsewhere
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        self.service
+            .get()
+            .map(|service| service.counts().and(&elsewhere))
+    }
+
+    /// So much was embedded by other processes so far.
+    pub(crate) fn embedded_elsewhere(&self, counts: EmbeddingCounts) {
+        *self
+            .elsewhere
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = counts;
     }
 
     /// What is being done now.
@@ -157,6 +176,9 @@ fn make(
 ) -> Result<(Summary, PathBuf), RunError> {
     progress.enter("opening files");
     request.engine.check()?;
+    if request.exchange.is_some() {
+        elsewhere::check(request)?;
+    }
     // No run may replace what it was given.
     let mut given_files: Vec<PathBuf> = request.found.originals().map(Path::to_owned).collect();
     given_files.extend(request.signals.as_ref().map(PathBuf::from));
@@ -197,7 +219,7 @@ fn make(
     let rules = &request.rules;
     let asking = request.judge.as_ref();
     let condition = asking.and_then(|judge| judge.condition.as_deref());
-    let columns = stages::columns(rules, condition);
+    let columns = engine_plans::columns(rules, condition);
     let quarantine = Arc::new(Quarantine::default());
     let source = TraceSource::open(
         files.clone(),
@@ -268,7 +290,8 @@ fn make(
         service = Some(loaded);
     }
     let counts = || {
-        let counts = service.as_ref()?.counts();
+        service.as_ref()?;
+        let counts = progress.embedding()?;
         Some(match &quick_model {
             None => counts,
             Some(triage) => triage::counts(counts, triage),
@@ -333,17 +356,34 @@ fn make(
     };
 
     progress.enter("scoring");
+    let scored = match &request.exchange {
+        None => runtime.block_on(passes.score(
+            &run,
+            Arc::clone(&source),
+            &given,
+            given_ids.clone(),
+            (store, computed),
+            night.as_ref(),
+        ))?,
+        Some(exchange) => elsewhere::score(
+            &passes,
+            exchange,
+            &runtime,
+            elsewhere::Given {
+                run: &run,
+                source: &source,
+                signals: &given,
+                judgements: store,
+                night: night.as_ref(),
+                quarantine: &quarantine,
+                progress,
+            },
+        )?,
+    };
     let BucketCounts {
         mut traces,
         mut sessions,
-    } = runtime.block_on(passes.score(
-        &run,
-        Arc::clone(&source),
-        &given,
-        given_ids.clone(),
-        (store, computed),
-        night.as_ref(),
-    ))?;
+    } = scored;
     if let Some(night) = &night {
         night::write_replaced(&run, night)?;
     }
@@ -389,6 +429,7 @@ fn make(
         )?
     };
     summary.input_notes.clone_from(&opened.notes);
+    summary.distributions = distributions;
     summary.attention = attention;
     let calibration = request.calibration.as_ref();
     if let Some(slice) = calibration.and_then(|(_, of)| of.origin.slice.as_ref()) {

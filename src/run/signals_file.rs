@@ -163,6 +163,25 @@ impl GivenSignals {
         })
     }
 
+    /// Trace by trace, in their order: the values of `names`.
+    pub fn rows(&self) -> impl Iterator<Item = (&String, &[Option<f64>])> {
+        self.order.iter().map(|id| {
+            let values = self.by_trace.get(id).map(Vec::as_slice);
+            (id, values.unwrap_or_default())
+        })
+    }
+
+    /// Signals that were checked before: names, and trace by trace their values.
+    pub fn of_rows(names: Vec<String>, rows: Vec<(String, Vec<Option<f64>>)>) -> Self {
+        let order = rows.iter().map(|(id, _)| id.clone()).collect();
+        Self {
+            names,
+            non_finite: 0,
+            by_trace: rows.into_iter().collect(),
+            order,
+        }
+    }
+
     /// No signals yet.
     pub fn none() -> Self {
         Self {

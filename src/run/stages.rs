@@ -11,19 +11,13 @@ use datafusion::prelude::{DataFrame, SessionContext};
 use crate::conversation::from_traces::ChosenSession;
 use crate::conversation::{Conversations, judge_all};
 use crate::embed::{EmbeddingService, Triage};
-use crate::engine::{
-    Digests, EngineOptions, KeptRows, ScorePlan, SessionPlan, engine_session, for_each_batch,
-    traces_table,
-};
+use crate::engine::{KeptRows, ScorePlan, for_each_batch, traces_table};
 use crate::judge::JudgeService;
-use crate::metric::compared::Comparing;
-use crate::metric::session_signal::ATTENTION;
-use crate::metric::spans::OfSpans;
-use crate::metric::{CONVERSATION, Rules, SIGNALS};
 use crate::output::score_rows::ModelLabel;
 use crate::output::{RunDirectory, RunError};
 use crate::run::ScoreRequest;
 use crate::run::bucket::{BucketCounts, BucketJob, RunBuckets};
+use crate::run::engine_plans::{PlanFacts, plan_session, session_plan, trace_plan};
 use crate::run::judging::judgements::Judgements;
 use crate::run::judging::request::JudgeRequest;
 use crate::run::judging::{summary, traces};
@@ -48,34 +42,6 @@ pub(super) fn reading(request: &ScoreRequest, columns: TraceColumns) -> ReadOpti
             ..BatchLimits::default()
         },
     }
-}
-
-/// The columns of traces that rules read; a signal that a condition names is computed too.
-pub(super) fn columns(rules: &Rules, condition: Option<&str>) -> TraceColumns {
-    let (coherence, loops) = (
-        names(condition, "coherence"),
-        names(condition, "loop_detection"),
-    );
-    TraceColumns {
-        labels: true,
-        input: rules.computes("coherence") || coherence || rules.wants(ATTENTION),
-        // A document that is only compared is read as it is.
-        output: rules.reads_output() || coherence || loops,
-        compared: rules.compares(),
-        spans: rules.reads_spans(),
-        spans_required: rules.requires_spans(),
-        spans_strict: rules.scores_spans(),
-        output_digest: rules.digests_output(),
-        session_required: rules.wants("loop_detection")
-            || rules.of_spans().any(OfSpans::is_of_sessions)
-            || rules.wants_sessions()
-            || rules.wants(CONVERSATION),
-        signals: Vec::new(),
-    }
-}
-
-fn names(condition: Option<&str>, signal: &str) -> bool {
-    condition.is_some_and(|condition| condition.contains(signal))
 }
 
 /// What is known of the traces of a run before they are scored.
@@ -171,43 +137,20 @@ pub(super) struct Passes<'r> {
 
 impl Passes<'_> {
     fn context(&self, folder: PathBuf) -> Result<SessionContext, RunError> {
-        let (request, rules) = (self.request, &self.request.rules);
-        Ok(engine_session(&EngineOptions {
-            threads: request.engine.threads,
-            memory: request.engine.plan_memory(),
-            spill_folder: folder,
-            embedding: self.service.clone(),
-            triage: self.triage.clone(),
-            window: rules.window,
-            weights: rules.weights.clone(),
-            text_mode: rules.text_mode,
-        })?)
+        let (request, triage) = (self.request, self.triage.clone());
+        let (engine, rules) = (&request.engine, &request.rules);
+        plan_session(engine, rules, self.service.clone(), triage, folder)
     }
 
     /// The plan of the traces that the run asks for; a signal that the condition names is computed too.
     pub fn plan(&self, given: &GivenSignals, condition: Option<&str>) -> ScorePlan {
-        let rules = &self.request.rules;
-        let needs = |signal: &str| rules.computes(signal) || names(condition, signal);
-        ScorePlan {
-            merge_repeated: self.repeats,
-            given_signals: given.names.clone(),
-            coherence: needs("coherence"),
-            loop_detection: needs("loop_detection"),
+        let facts = PlanFacts {
+            given: &given.names,
+            repeats: self.repeats,
             triage: self.triage.is_some(),
-            comparing: Comparing::ALL.map(|metric| {
-                let name = metric.name();
-                rules.wants(name).then(|| rules.threshold(name))
-            }),
-            digests: Digests {
-                spans: rules.reads_spans(),
-                output: rules.digests_output(),
-                of_sessions: rules.of_spans().any(OfSpans::is_of_sessions),
-                said: rules.wants(ATTENTION),
-            },
-            span_signals: rules.span_signals(),
-            buckets: self.buckets.count,
-            done: self.buckets.done_before.clone(),
-        }
+            buckets: (self.buckets.count, &self.buckets.done_before),
+        };
+        trace_plan(&self.request.rules, facts, condition)
     }
 
     /// The traces of `source`, computed by a plan, in no order.
@@ -394,10 +337,10 @@ impl Passes<'_> {
         });
         let job = Arc::new(BucketJob {
             rules: rules.clone(),
-            labels: self.service.as_ref().map(|service| ModelLabel {
-                model: service.model().name.clone(),
-                precision: service.model().encoder.precision().into(),
-            }),
+            labels: self
+                .service
+                .as_ref()
+                .map(|service| ModelLabel::of(service.model())),
             triage: self.triage.is_some(),
             given: given_ids,
             standing_in: standing_in.and_then(|file| read.files().position(|other| other == file)),
@@ -405,7 +348,11 @@ impl Passes<'_> {
             nights: night.map(Night::first_nights).unwrap_or_default(),
             so_far: night.map(Night::so_far),
             files: names.collect(),
-            sessions: self.sessions(given, judgements.as_ref()),
+            sessions: session_plan(rules, &given.names, |name| {
+                judgements
+                    .as_ref()
+                    .is_some_and(|judged| judged.has_signal(name))
+            }),
             judgements,
         });
         let rows = match self.buckets.count == Buckets::ONE {
@@ -418,24 +365,5 @@ impl Passes<'_> {
         let shown = datafusion::physical_plan::displayable(rows.as_ref());
         tracing::debug!(plan = %shown.indent(false), "plan of traces");
         self.buckets.score(&job, &context, run, rows).await
-    }
-
-    /// The plan of sessions, with the signals that every trace should have.
-    fn sessions(&self, given: &GivenSignals, judged: Option<&Judgements>) -> SessionPlan {
-        let rules = &self.request.rules;
-        let expected = SIGNALS.iter().map(|(name, _)| *name).filter(|name| {
-            rules.computes(name)
-                || given.names.iter().any(|n| n == name)
-                || judged.is_some_and(|judged| judged.has_signal(name))
-        });
-        let expected = expected.chain(rules.span_signals());
-        SessionPlan {
-            reliability: rules.wants("agent_reliability"),
-            consistency: rules.wants("agent_consistency"),
-            expected: expected.map(str::to_owned).collect(),
-            span_signals: rules.span_signals(),
-            labels: true,
-            session_signals: rules.wants(ATTENTION),
-        }
     }
 }

@@ -11,7 +11,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::conversation::ConversationSummary;
-use crate::output::{FailureSummary, GateResult, MetricSummary, QuarantineSummary, WorstSession};
+use crate::output::{
+    Distributions, FailureSummary, GateResult, MetricSummary, QuarantineSummary, WorstSession,
+};
 use crate::text::TextMode;
 
 pub use attention::{AttentionPart, AttentionSession, AttentionSummary};
@@ -30,6 +32,9 @@ pub struct Summary {
     /// A trace of each of the first sessions, with texts; only where the run has a page. Not written: the page has them.
     #[serde(skip)]
     pub first_texts: Vec<FirstText>,
+    /// The spread of each metric, exact, to be added to those of other runs. Not written: `metrics` says what it comes to.
+    #[serde(skip)]
+    pub distributions: Distributions,
     /// What there is to say of files of other formats, a line each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub input_notes: Vec<String>,

@@ -28,7 +28,9 @@ pub use word_set::{WordAt, WordSet, jaccard_of_texts, words, words_at};
 pub use word_sketch::{SKETCH, WordSketch, text_hash};
 
 /// Which text of a JSON cell is embedded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum TextMode {
     /// The whole value, serialised as PandaProbe does.

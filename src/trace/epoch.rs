@@ -4,7 +4,7 @@
 use super::cells::Moment;
 
 /// What a number since 1970 counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum EpochUnit {
     /// Seconds; also with a fraction.
     Seconds,

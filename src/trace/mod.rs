@@ -43,7 +43,7 @@ pub use quarantine::{Code, Quarantine, QuarantinedRows};
 pub use rows::{BatchLimits, OnBadFile, RowAt, RowRun, push_row};
 pub use schema::{ColumnMap, TextEncoding, TraceColumns, canonical_schema};
 pub(crate) use session_key::SessionKey;
-pub use source::{ReadOptions, TraceSource};
+pub use source::{ReadCounts, ReadOptions, TraceSource};
 pub(crate) use span::json_text;
 pub use span::{Span, ToolCall};
 pub use table::{BadRow, TableColumns, TableRow, TableSource};

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use serde::{Deserialize, Serialize};
+
 /// Why rows were set aside; the code is what programs look at, the reason is for people.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Code {
     /// `trace_id` is null or empty.
     MissingTraceId,
@@ -38,7 +40,7 @@ impl Code {
 }
 
 /// Consecutive rows of a file with one problem.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct QuarantinedRows {
     /// The file.
     pub file: PathBuf,

@@ -115,7 +115,7 @@ pub enum TextEncoding {
 }
 
 /// Renames: canonical column to the file's column.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ColumnMap {
     names: BTreeMap<String, String>,
     json: BTreeSet<String>,

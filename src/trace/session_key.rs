@@ -5,7 +5,9 @@ use serde_json::{Map, Value};
 use super::label;
 
 /// What names a session. Orders by project, then by id.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub(crate) struct SessionKey {
     pub project_id: Option<String>,
     pub session_id: String,

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use serde::{Deserialize, Serialize};
 
 use super::TraceError;
 use super::cells::{BatchBuilder, Row};
@@ -38,15 +39,47 @@ struct Unit {
     unit: usize,
 }
 
+/// What is counted while files are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadCounts {
+    /// Rows, kept or quarantined.
+    pub rows: u64,
+    /// Rows decoded, each as often as it was.
+    pub decoded: u64,
+    /// Rows whose traces are not wanted.
+    pub left_out: u64,
+    /// Rows whose `session_id` was the empty string.
+    pub empty_session_ids: u64,
+    /// Traces whose spans can't be read, where that is no reason to set them aside.
+    pub unreadable_spans: u64,
+    /// Signals that were NaN or infinite.
+    pub non_finite_signals: u64,
+}
+
+impl ReadCounts {
+    /// Adds others.
+    pub fn add(&mut self, others: &Self) {
+        self.rows += others.rows;
+        self.decoded += others.decoded;
+        self.left_out += others.left_out;
+        self.empty_session_ids += others.empty_session_ids;
+        self.unreadable_spans += others.unreadable_spans;
+        self.non_finite_signals += others.non_finite_signals;
+    }
+}
+
 /// The opened files of a run.
 pub struct TraceSource {
     pub(super) files: Vec<RowFile>,
     units: Vec<Unit>,
     next_unit: AtomicUsize,
+    /// The number of the first file, where it is one of several of a run.
+    first: usize,
     pub(super) options: ReadOptions,
     schema: SchemaRef,
     quarantine: Arc<Quarantine>,
     rows_read: AtomicU64,
+    decoded_elsewhere: AtomicU64,
     empty_session_ids: AtomicU64,
     unreadable_spans: AtomicU64,
     non_finite_signals: AtomicU64,
@@ -83,10 +116,12 @@ impl TraceSource {
             units: units.collect(),
             files,
             next_unit: AtomicUsize::new(0),
+            first: 0,
             schema: canonical_schema(&options.columns),
             options,
             quarantine,
             rows_read: AtomicU64::new(0),
+            decoded_elsewhere: AtomicU64::new(0),
             empty_session_ids: AtomicU64::new(0),
             unreadable_spans: AtomicU64::new(0),
             non_finite_signals: AtomicU64::new(0),
@@ -100,6 +135,69 @@ impl TraceSource {
     pub fn keep_only(mut self, trace_ids: Arc<HashSet<String>>) -> Self {
         self.only = Some(trace_ids);
         self
+    }
+
+    /// The same source, whose first file is the one of this number of a run. Places of rows say so.
+    #[must_use]
+    pub fn numbered(mut self, first: usize) -> Self {
+        self.first = first;
+        self
+    }
+
+    /// What can be read on its own: of each file its pieces, with their rows where they are known without reading.
+    pub fn pieces(&self) -> impl Iterator<Item = (usize, usize, Option<u64>)> {
+        let rows = |unit: &Unit| self.files[unit.file].rows_of(unit.unit).1;
+        self.units
+            .iter()
+            .map(move |unit| (unit.file, unit.unit, rows(unit)))
+    }
+
+    /// Reads one piece. `each` gets canonical batches and returns whether to go on; returns whether it wants more.
+    ///
+    /// # Errors
+    /// As those of [`TraceSource::read_shared`]; if there is no such piece.
+    pub fn read_piece(
+        &self,
+        file: usize,
+        unit: usize,
+        mut each: impl FnMut(RecordBatch) -> bool,
+    ) -> Result<bool, TraceError> {
+        let known = self.files.get(file);
+        match known.filter(|known| unit < known.units()) {
+            Some(_) => self.read_unit(Unit { file, unit }, &mut each),
+            None => Err(TraceError::File {
+                file: known
+                    .map(|known| known.source.path.clone())
+                    .unwrap_or_default(),
+                problem: format!("has no row group {unit} any more"),
+            }),
+        }
+    }
+
+    /// What was counted so far.
+    pub fn counts(&self) -> ReadCounts {
+        ReadCounts {
+            rows: self.rows_read(),
+            decoded: self.rows_decoded(),
+            left_out: self.rows_left_out(),
+            empty_session_ids: self.empty_session_ids(),
+            unreadable_spans: self.unreadable_spans(),
+            non_finite_signals: self.non_finite_signals(),
+        }
+    }
+
+    /// Adds what somebody else has counted, who has read a part of the files.
+    pub fn add_counts(&self, counts: &ReadCounts) {
+        for (count, more) in [
+            (&self.rows_read, counts.rows),
+            (&self.decoded_elsewhere, counts.decoded),
+            (&self.left_out, counts.left_out),
+            (&self.empty_session_ids, counts.empty_session_ids),
+            (&self.unreadable_spans, counts.unreadable_spans),
+            (&self.non_finite_signals, counts.non_finite_signals),
+        ] {
+            count.fetch_add(more, Relaxed);
+        }
     }
 
     /// Whether no file has a row.
@@ -170,7 +268,8 @@ impl TraceSource {
 
     /// Rows decoded so far, each as often as it was.
     pub fn rows_decoded(&self) -> u64 {
-        self.files.iter().map(RowFile::rows_decoded).sum()
+        let elsewhere = self.decoded_elsewhere.load(Relaxed);
+        elsewhere + self.files.iter().map(RowFile::rows_decoded).sum::<u64>()
     }
 
     /// Rows left out because their traces are not wanted.
@@ -230,7 +329,7 @@ impl TraceSource {
             };
             match row {
                 Ok(row) => match row.of_trace(&mut signals) {
-                    Ok(row) => pending.push(row, RowAt::new(at, number), each)?,
+                    Ok(row) => pending.push(row, RowAt::new(self.first + at, number), each)?,
                     Err(problem) => set_aside(problem),
                 },
                 Err(problem) => set_aside(problem),

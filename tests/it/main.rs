@@ -18,6 +18,7 @@ mod buckets;
 mod cache;
 mod changes;
 mod choosing;
+mod cluster;
 mod compared_runs;
 mod comparisons;
 mod damaged_formats;

@@ -9,6 +9,7 @@ const ROOMS: &[&[&str]] = &[
     &["cli"],
     &["monitor"],
     &["suite"],
+    &["cluster", "scorer"],
     &["report", "run"],
     &["benchmark", "export", "validation"],
     &["history"],

@@ -38,7 +38,7 @@ fn said(run: &Path) -> Value {
 }
 
 /// The bytes of the tables of a run.
-fn bytes(run: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub fn bytes(run: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let files = TABLES
         .iter()
         .flat_map(|table| std::fs::read_dir(run.join(table)).unwrap());
@@ -52,7 +52,7 @@ fn bytes(run: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
         .collect()
 }
 
-fn write(folder: &Path, all: &[Trace]) -> Vec<PathBuf> {
+pub fn write(folder: &Path, all: &[Trace]) -> Vec<PathBuf> {
     let file = folder.join("traces.parquet");
     let rows: Vec<TraceRow<'_>> = all.iter().map(Trace::row).collect();
     let group = if all.len() < 1000 { 7 } else { 5000 };
@@ -93,7 +93,7 @@ proptest! {
 }
 
 /// Traces of as many sessions: those whose number `alone` divides have none.
-fn traces_of(
+pub fn traces_of(
     count: usize,
     sessions: usize,
     alone: usize,

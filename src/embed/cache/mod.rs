@@ -74,7 +74,7 @@ pub struct CacheError {
 }
 
 /// Counts of one run's use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct CacheCounts {
     /// Texts whose vector was there.
     pub found: u64,

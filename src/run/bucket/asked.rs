@@ -13,6 +13,9 @@ use crate::run::night::Night;
 use crate::run::score::ScoreRequest;
 use crate::trace::{Buckets, SourceFile, TraceSource};
 
+/// Buckets for each part that can be done at once, where others do the parts: so many that a slow one holds up few.
+const BUCKETS_OF_A_SLOT: usize = 4;
+
 /// In how many buckets a run is scored.
 pub(crate) fn buckets(
     request: &ScoreRequest,
@@ -20,6 +23,11 @@ pub(crate) fn buckets(
     night: Option<&Night>,
 ) -> Buckets {
     let chosen = request.buckets.or_else(|| night.map(Night::buckets));
+    // A bucket is the least that a machine can be given.
+    let least = match &request.exchange {
+        None => 1,
+        Some(exchange) => (exchange.slots() * BUCKETS_OF_A_SLOT).min(Buckets::MOST),
+    };
     chosen.unwrap_or_else(|| {
         // Rows of JSON Lines are not counted beforehand: they are taken for a kilobyte each.
         let bytes = || {
@@ -28,7 +36,11 @@ pub(crate) fn buckets(
                 .flat_map(|file| std::fs::metadata(&file.path));
             sizes.map(|of| of.len()).sum::<u64>()
         };
-        Buckets::for_rows(source.rows_expected().unwrap_or_else(|| bytes() / 1024))
+        let fitting = Buckets::for_rows(source.rows_expected().unwrap_or_else(|| bytes() / 1024));
+        match fitting.count() as usize >= least {
+            true => fitting,
+            false => Buckets::new(least).unwrap_or(fitting),
+        }
     })
 }
 

@@ -6,9 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::output::{Distributions, FailureSummary, WorstSession, WorstStep};
 
-/// How many sessions the summary shows.
-const WORST: usize = 10;
-
 /// What came of the traces and sessions of a bucket, or of several.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(in crate::run) struct BucketCounts {
@@ -112,21 +109,6 @@ pub(in crate::run) struct SessionCounts {
     worst: Vec<WorstSession>,
 }
 
-/// The worst first.
-fn order(one: &WorstSession, other: &WorstSession) -> std::cmp::Ordering {
-    let badness = |s: &WorstSession| {
-        (
-            s.agent_reliability.unwrap_or(2.0),
-            s.agent_consistency.unwrap_or(2.0),
-        )
-    };
-    let ((ra, ca), (rb, cb)) = (badness(one), badness(other));
-    ra.total_cmp(&rb)
-        .then(ca.total_cmp(&cb))
-        .then_with(|| one.session_id.cmp(&other.session_id))
-        .then_with(|| one.project_id.cmp(&other.project_id))
-}
-
 impl SessionCounts {
     /// Counts a session, and takes it into the list of the worst, if it is one of them; then `step` finds its
     /// worst step.
@@ -137,11 +119,11 @@ impl SessionCounts {
         }
         let at = self
             .worst
-            .partition_point(|other| order(other, &session).is_lt());
-        if at < WORST {
+            .partition_point(|other| other.order(&session).is_lt());
+        if at < WorstSession::SHOWN {
             session.worst_step = step();
             self.worst.insert(at, session);
-            self.worst.truncate(WORST);
+            self.worst.truncate(WorstSession::SHOWN);
         }
     }
 
@@ -152,8 +134,8 @@ impl SessionCounts {
             *self.without_evidence.entry(metric).or_default() += count;
         }
         self.worst.extend(other.worst);
-        self.worst.sort_by(order);
-        self.worst.truncate(WORST);
+        self.worst.sort_by(WorstSession::order);
+        self.worst.truncate(WorstSession::SHOWN);
     }
 
     /// The worst sessions, the worst first.

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{BucketCounts, FACTS, PLACES};
+use crate::embed::EmbeddingCounts;
 use crate::history::CARRIED;
 use crate::output::directory::UNFINISHED;
 use crate::output::manifest::hash_of;
@@ -21,18 +22,49 @@ use crate::trace::Buckets;
 /// What the run was asked, beside the markers.
 const REQUEST: &str = "request.json";
 
-/// What a marker says.
-#[derive(Serialize, Deserialize)]
-struct Marker {
-    bucket: u32,
-    files: BTreeMap<String, FileOfBucket>,
-    counts: BucketCounts,
+/// What the marker of a bucket says.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::run) struct Marker {
+    pub bucket: u32,
+    /// By their path in the directory of the run.
+    pub files: BTreeMap<String, FileOfBucket>,
+    pub counts: BucketCounts,
+    /// Of a bucket that another process has scored: the folder of its files among the working files, until they are moved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<String>,
+    /// Likewise the rows that it was made of, and what was embedded for it.
+    #[serde(default)]
+    pub rows: u64,
+    #[serde(default)]
+    pub embedding: EmbeddingCounts,
 }
 
-#[derive(PartialEq, Serialize, Deserialize)]
-struct FileOfBucket {
-    bytes: u64,
-    blake3: String,
+/// A file as its marker has it.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(in crate::run) struct FileOfBucket {
+    pub bytes: u64,
+    pub blake3: String,
+}
+
+impl Marker {
+    /// Moves the files of an attempt to where tables have them. Those that are there already were moved before.
+    pub fn settle(&self, run: &Path) -> Result<(), RunError> {
+        let Some(attempt) = &self.attempt else {
+            return Ok(());
+        };
+        let attempt = run.join("work").join(attempt);
+        for name in self.files.keys() {
+            let (from, to) = (attempt.join(name), run.join(name));
+            if !from.exists() && to.exists() {
+                continue;
+            }
+            if let Some(folder) = to.parent() {
+                fs::create_dir_all(folder).map_err(|e| RunError::write(folder, e))?;
+            }
+            fs::rename(&from, &to).map_err(|e| RunError::write(&from, e))?;
+        }
+        Ok(())
+    }
 }
 
 /// The finished buckets of a run that is being made.
@@ -85,7 +117,12 @@ impl FinishedBuckets {
         for entry in fs::read_dir(&opened.folder).into_iter().flatten().flatten() {
             let marker = fs::read(entry.path()).ok();
             let marker: Option<Marker> = marker.and_then(|m| serde_json::from_slice(&m).ok());
-            if let Some(marker) = marker.filter(|marker| opened.is_whole(marker)) {
+            let Some(marker) = marker else {
+                continue;
+            };
+            // What can't be moved is not whole.
+            let _ = marker.settle(&opened.run);
+            if opened.is_whole(&marker) {
                 found.insert(marker.bucket, marker.counts);
             }
         }
@@ -108,7 +145,17 @@ impl FinishedBuckets {
             files.insert(name.to_string_lossy().into_owned(), file);
         }
         let marker = serde_json::json!({ "bucket": bucket, "files": files, "counts": counts });
-        write_whole(&self.folder.join(format!("{bucket:05}.json")), &marker)
+        write_whole(&self.folder.join(Self::name(bucket)), &marker)
+    }
+
+    /// The name of a bucket's marker.
+    pub fn name(bucket: u32) -> String {
+        format!("{bucket:05}.json")
+    }
+
+    /// The folder of the markers.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Forgets all of them.

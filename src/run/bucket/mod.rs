@@ -16,7 +16,7 @@ pub(super) use asked::{Asked, buckets};
 pub(super) use counts::{BucketCounts, SessionCounts, TraceCounts};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
-use finished::FinishedBuckets;
+pub(super) use finished::{FileOfBucket, FinishedBuckets, Marker};
 pub(super) use of_run::RunBuckets;
 pub(super) use tables::{BucketPlace, FACTS, PLACES, SessionTables};
 

@@ -98,17 +98,28 @@ impl RunBuckets {
             }
         };
         let scored = for_each_bucket(rows, task, each).await?;
+        let sum = self.sum(scored);
+        if let Some(sum) = sum {
+            return Ok(sum);
+        }
+        // Readers find the columns of the tables even where there are no rows.
+        let nothing = Arc::new(EmptyExec::new(schema));
+        place.bucket(0).score(job, context, nothing).await
+    }
+
+    /// What these buckets come to, with those that were finished before; none if there is no bucket.
+    pub fn sum(&self, scored: Vec<(u32, BucketCounts)>) -> Option<BucketCounts> {
         let mut all = self.take_done();
         all.extend(scored);
-        if all.is_empty() {
-            // Readers find the columns of the tables even where there are no rows.
-            let nothing = Arc::new(EmptyExec::new(schema));
-            let counts = place.bucket(0).score(job, context, nothing).await?;
-            all.insert(0, counts);
-        }
-        let mut sum = BucketCounts::default();
-        all.into_values().for_each(|counts| sum.merge(counts));
-        Ok(sum)
+        let mut counts = all.into_values();
+        let mut sum = counts.next()?;
+        counts.for_each(|more| sum.merge(more));
+        Some(sum)
+    }
+
+    /// The folder of the markers of finished buckets.
+    pub fn markers(&self) -> Option<&std::path::Path> {
+        self.finished.as_ref().map(FinishedBuckets::folder)
     }
 
     fn take_done(&self) -> BTreeMap<u32, BucketCounts> {

@@ -43,6 +43,15 @@ impl BucketPlace {
         }
     }
 
+    /// For these parts, in a folder as in the directory of a run.
+    pub fn in_folder(folder: PathBuf, parts: Parts) -> Self {
+        Self {
+            work: folder.join("work"),
+            run: folder,
+            parts,
+        }
+    }
+
     /// For a bucket of the same run.
     pub fn bucket(&self, bucket: u32) -> Self {
         Self {

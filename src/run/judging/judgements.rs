@@ -130,6 +130,14 @@ impl Judgements {
         judgements.map_err(|e| RunError::Plan(e.to_string()))
     }
 
+    /// All of them, trace by trace.
+    pub fn all(&self) -> Result<Vec<(String, Vec<Judgement>)>, RunError> {
+        let of_trace = |(trace_id, of_trace): (&String, &OfTrace)| {
+            Ok((trace_id.clone(), self.at(of_trace.last)?))
+        };
+        self.traces.iter().map(of_trace).collect()
+    }
+
     /// Whether any trace has a score of a signal.
     pub fn has_signal(&self, name: &str) -> bool {
         let at = JUDGED_SIGNALS.iter().position(|signal| *signal == name);

@@ -14,6 +14,8 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::history::{ChainRun, Continues, chain, continued_by, latest};
 use crate::job::whole_path;
 use crate::output::directory::{name_of, parent_of};
@@ -27,7 +29,7 @@ use crate::trace::{Buckets, SessionKey, SourceFile};
 pub(super) use replaced::write as write_replaced;
 
 /// What an earlier night says of a session that goes on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct EarlierSession {
     /// The run that has its latest row.
     pub run: String,
@@ -47,6 +49,17 @@ pub(super) struct SessionsSoFar {
 }
 
 impl SessionsSoFar {
+    /// These sessions, as the run of this name goes on with them.
+    pub fn new(run: String, earlier: HashMap<SessionKey, EarlierSession>) -> Self {
+        let earlier = Arc::new(earlier);
+        Self { earlier, run }
+    }
+
+    /// The run that goes on with them.
+    pub fn run(&self) -> &str {
+        &self.run
+    }
+
     /// The run that saw a session first, and how many rows the session has had, with that of this run.
     pub fn of(&self, session_id: &str, project_id: Option<&str>) -> (&str, u32) {
         let key = SessionKey {
@@ -122,10 +135,10 @@ impl Night {
             last: run.clone(),
             files: Vec::new(),
             standing_in: None,
-            sessions: SessionsSoFar {
-                earlier: Arc::new(std::mem::take(&mut found.sessions)),
-                run: name_of(&request.out)?,
-            },
+            sessions: SessionsSoFar::new(
+                name_of(&request.out)?,
+                std::mem::take(&mut found.sessions),
+            ),
             alone: std::mem::take(&mut found.alone),
             signals: Vec::new(),
             nights: FirstNights {

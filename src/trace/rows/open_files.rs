@@ -6,7 +6,7 @@ use super::super::quarantine::Quarantine;
 use super::RowFile;
 
 /// What to do about a file that can't be read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum OnBadFile {
     /// Stop: the run fails and writes nothing.
     #[default]

@@ -1,0 +1,34 @@
+//! `nightmill scheduler`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{AnyError, Outcome, outcome};
+use crate::cluster::{SchedulerRequest, run_scheduler};
+
+/// Flags of `scheduler`.
+#[derive(Args, Debug)]
+pub(super) struct SchedulerArgs {
+    /// Where it listens; anywhere but on this machine alone only with --keys
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:50050")]
+    bind: SocketAddr,
+    /// The folder of the cluster's keys, as `nightmill keys` makes it
+    #[arg(long, value_name = "DIR")]
+    keys: Option<PathBuf>,
+}
+
+pub(super) fn run(args: &SchedulerArgs) -> Result<Outcome, AnyError> {
+    let request = SchedulerRequest {
+        bind: args.bind,
+        keys: args.keys.clone(),
+    };
+    run_scheduler(&request, |address| {
+        let told = outcome::print(&format!("listening on {address}\n"));
+        if let Err(e) = told {
+            tracing::warn!("where it listens could not be printed: {e}");
+        }
+    })?;
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,195 @@
+//! The driver's side: hands a run's parts to a scheduler and waits for their end.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use ballista_core::extension::SessionConfigHelperExt;
+use ballista_core::serde::protobuf::execute_query_params::Query;
+use ballista_core::serde::protobuf::scheduler_grpc_client::SchedulerGrpcClient;
+use ballista_core::serde::protobuf::{
+    CancelJobParams, ExecuteQueryParams, GetJobStatusParams, KeyValuePair, execute_query_result,
+    job_status,
+};
+use ballista_core::version::insert_version_header;
+use datafusion_proto::physical_plan::AsExecutionPlan;
+use datafusion_proto::protobuf::PhysicalPlanNode;
+use tonic::transport::{Channel, Endpoint};
+
+use super::codec::StageCodec;
+use super::executor::session;
+use super::keys::in_full;
+use super::plan::plan_of;
+use super::{ClusterError, ClusterKeys, MOST_MESSAGE, SILENT_FOR, host_and_port, runtime};
+use crate::output::RunError;
+use crate::run::worker::{Exchange, PartsOfRun};
+
+/// How often the scheduler is asked how far a job is.
+const ASKED_EVERY: Duration = Duration::from_millis(250);
+
+/// A cluster of Ballista, by its scheduler.
+#[derive(Debug)]
+pub struct BallistaExchange {
+    address: String,
+    keys: Option<ClusterKeys>,
+}
+
+impl BallistaExchange {
+    /// The cluster whose scheduler is at `HOST:PORT`, and the folder of its keys.
+    ///
+    /// # Errors
+    /// [`ClusterError`] for an address or keys that can't be used.
+    pub fn new(address: &str, keys: Option<&Path>) -> Result<Self, ClusterError> {
+        host_and_port(address)?;
+        let keys = keys.map(ClusterKeys::read).transpose()?;
+        let address = address.to_owned();
+        Ok(Self { address, keys })
+    }
+
+    async fn connect(&self) -> Result<SchedulerGrpcClient<Channel>, RunError> {
+        let wrong = |e: &dyn std::error::Error| {
+            let hint = match &self.keys {
+                None => "is `nightmill scheduler` running there, and without keys?",
+                Some(_) => "is `nightmill scheduler` running there, with the same keys?",
+            };
+            RunError::Request(format!(
+                "--cluster {}: {}; {hint}",
+                self.address,
+                in_full(e)
+            ))
+        };
+        let endpoint = Endpoint::from_shared(format!("http://{}", self.address));
+        let mut endpoint = endpoint
+            .map_err(|e| wrong(&e))?
+            .connect_timeout(Duration::from_secs(20));
+        if let Some(keys) = &self.keys {
+            endpoint = keys.endpoints()(endpoint).map_err(|e| wrong(&*e))?;
+        }
+        let channel = endpoint.connect().await.map_err(|e| wrong(&e))?;
+        Ok(SchedulerGrpcClient::new(channel)
+            .max_encoding_message_size(MOST_MESSAGE as usize)
+            .max_decoding_message_size(MOST_MESSAGE as usize))
+    }
+
+    fn lost(&self, status: &tonic::Status) -> RunError {
+        RunError::Request(format!(
+            "--cluster {}: {}: {}; what is finished stays: the same command with --resume goes on with it",
+            self.address,
+            status.code(),
+            status.message()
+        ))
+    }
+
+    /// Hands a plan to the scheduler; returns the name of its job.
+    async fn submit(
+        &self,
+        scheduler: &mut SchedulerGrpcClient<Channel>,
+        parts: &PartsOfRun,
+    ) -> Result<String, RunError> {
+        let plan = plan_of(parts)?;
+        let message = PhysicalPlanNode::try_from_physical_plan(plan, &StageCodec::default())?;
+        let mut bytes = Vec::new();
+        message.try_encode(&mut bytes)?;
+        let mut settings: Vec<KeyValuePair> = session(None).to_key_value_pairs();
+        // The death of an executor costs no more than the parts that it was at.
+        settings.push(KeyValuePair {
+            key: "ballista.scheduler.max_partitions_per_task".into(),
+            value: Some("1".into()),
+        });
+        let mut request = tonic::Request::new(ExecuteQueryParams {
+            query: Some(Query::PhysicalPlan(bytes)),
+            settings,
+            session_id: uuid::Uuid::new_v4().to_string(),
+            operation_id: uuid::Uuid::new_v4().to_string(),
+        });
+        insert_version_header(request.metadata_mut());
+        let answer = scheduler
+            .execute_query(request)
+            .await
+            .map_err(|e| self.lost(&e))?;
+        match answer.into_inner().result {
+            Some(execute_query_result::Result::Success(of)) => Ok(of.job_id),
+            other => Err(RunError::Request(format!(
+                "--cluster {}: the scheduler refuses the run: {other:?}",
+                self.address
+            ))),
+        }
+    }
+
+    /// Waits for the end of a job.
+    async fn wait(
+        &self,
+        scheduler: &mut SchedulerGrpcClient<Channel>,
+        job_id: &str,
+        stop: &AtomicBool,
+    ) -> Result<(), RunError> {
+        let mut heard = Instant::now();
+        loop {
+            if stop.load(Relaxed) {
+                let job_id = job_id.to_owned();
+                let _ = scheduler.cancel_job(CancelJobParams { job_id }).await;
+                return Ok(());
+            }
+            let job_id = job_id.to_owned();
+            let asked = scheduler
+                .get_job_status(GetJobStatusParams { job_id })
+                .await;
+            match asked {
+                Ok(answer) => {
+                    heard = Instant::now();
+                    match answer.into_inner().status.and_then(|status| status.status) {
+                        Some(job_status::Status::Successful(_)) => return Ok(()),
+                        Some(job_status::Status::Failed(failed)) => {
+                            return Err(RunError::Plan(told(&failed.error)));
+                        }
+                        None => {
+                            return Err(RunError::Request(format!(
+                                "--cluster {}: the scheduler does not know the run any more: it was begun anew; what is finished \
+                                 stays: the same command with --resume goes on with it",
+                                self.address
+                            )));
+                        }
+                        Some(_) => {}
+                    }
+                }
+                // Whoever restarts a scheduler needs a moment; the job is lost then, which the scheduler says itself.
+                Err(status) if heard.elapsed() > SILENT_FOR => return Err(self.lost(&status)),
+                Err(_) => {}
+            }
+            tokio::time::sleep(ASKED_EVERY).await;
+        }
+    }
+}
+
+/// What went wrong, without the names that Ballista's parts have for it.
+fn told(error: &str) -> String {
+    let mut told = error.trim();
+    // The innermost words are ours.
+    for before in ["Execution error: ", "External error: ", "IO error: "] {
+        if let Some(at) = told.rfind(before) {
+            told = &told[at + before.len()..];
+        }
+    }
+    told.to_owned()
+}
+
+impl Exchange for BallistaExchange {
+    fn name(&self) -> String {
+        format!("the cluster at {}", self.address)
+    }
+
+    fn slots(&self) -> usize {
+        // Schedulers tell nobody how many executors there are.
+        16
+    }
+
+    fn run(&self, parts: &PartsOfRun, stop: &AtomicBool) -> Result<(), RunError> {
+        let runtime = runtime(1).map_err(|e| RunError::Plan(e.to_string()))?;
+        runtime.block_on(async {
+            let mut scheduler = self.connect().await?;
+            let job_id = self.submit(&mut scheduler, parts).await?;
+            tracing::info!(job_id, "handed to the cluster");
+            self.wait(&mut scheduler, &job_id, stop).await
+        })
+    }
+}
