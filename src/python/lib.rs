@@ -1,15 +1,13 @@
 //! nightmill as a Python package: `nightmill._nightmill`, the part that is compiled.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, RecordBatch, RecordBatchIterator, RecordBatchReader, UInt32Array,
-};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchReader, UInt32Array};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::{DataType, SchemaRef};
 use arrow::error::ArrowError;
 use nightmill::job::{Given, Setting};
 use nightmill::output::RunError;
@@ -113,7 +111,7 @@ impl PyScorer {
             }
             false => texts
                 .try_iter()?
-                .map(|text| text?.extract::<Option<String>>().map_err(PyErr::from))
+                .map(|text| text?.extract::<Option<String>>())
                 .collect::<PyResult<Vec<_>>>()?,
         };
         let vectors = py.detach(|| self.0.embed(texts.iter().map(Option::as_deref)));
@@ -375,12 +373,7 @@ impl PyWorker {
         let (sender, batches) = sync_channel::<Result<RecordBatch, ArrowError>>(2);
         let worker = Arc::clone(&self.worker);
         std::thread::spawn(move || {
-            let stopped = AtomicBool::new(false);
-            let read = worker.read(&job, &unit, |batch| {
-                let goes_on = sender.send(Ok(batch)).is_ok();
-                stopped.store(!goes_on, Ordering::Relaxed);
-                goes_on
-            });
+            let read = worker.read(&job, &unit, |batch| sender.send(Ok(batch)).is_ok());
             if let Err(error) = read {
                 // Nobody listens who has stopped.
                 let _ = sender.send(Err(ArrowError::ExternalError(Box::new(error))));

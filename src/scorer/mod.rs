@@ -160,7 +160,17 @@ impl Scorer {
             engine: self.engine.clone(),
             ..open::score(&self.job, vec![path], folder.path().join("run"), None)?
         };
-        let (summary, run) = score(&request, &Progress::default())?;
+        let (summary, run) = score(&request, &Progress::default()).map_err(|e| {
+            // Nobody knows the file, which is ours.
+            let (file, folder) = (
+                file.display().to_string(),
+                folder.path().display().to_string(),
+            );
+            let told = e
+                .to_string()
+                .replace(&format!("file `{file}`"), "the table");
+            ScorerError::Rows(told.replace(&folder, "the table"))
+        })?;
         Ok(Scored {
             run,
             summary,

@@ -12,7 +12,7 @@ use arrow::datatypes::SchemaRef;
 use super::WorkerJob;
 use super::attempt::{self, ATTEMPTS, UNITS, UnitMarker};
 use super::job::JobPlace;
-use super::unit::{Unit, exchanged_schema_of, units};
+use super::unit::{Unit, exchanged_schema, units};
 use crate::embed::EmbeddingCounts;
 use crate::output::RunError;
 use crate::run::Progress;
@@ -96,7 +96,7 @@ pub(in crate::run) fn drive(
     let parts = PartsOfRun {
         job: job.write(&places.work.join("job.json"))?,
         buckets: job.buckets,
-        schema: exchanged_schema_of(&job.rules),
+        schema: exchanged_schema(&job.rules),
         units,
     };
     tracing::info!(

@@ -54,7 +54,7 @@ impl Worker {
     /// As those of [`Worker::read`], but for the files.
     pub fn schema(&self, place: &JobPlace) -> Result<SchemaRef, RunError> {
         let job = self.open.open(place, &self.settings)?;
-        Ok(unit::exchanged_schema_of(&job.job.rules))
+        Ok(unit::exchanged_schema(&job.job.rules))
     }
 
     /// Reads a unit. `each` gets batches of rows with the column [`BUCKET`] and returns whether it takes more. When it has

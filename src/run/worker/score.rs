@@ -18,7 +18,7 @@ use futures::{StreamExt, stream};
 
 use super::attempt::{self, ATTEMPTS};
 use super::open_job::{OpenJob, WorkerSettings};
-use super::unit::{BUCKET, exchanged_schema_of};
+use super::unit::{BUCKET, read_schema};
 use crate::embed::{EmbeddingCounts, EmbeddingService};
 use crate::engine::for_each_bucket;
 use crate::output::RunError;
@@ -80,7 +80,7 @@ pub(super) async fn score(
         buckets: (job.buckets(), &[]),
     };
     let plan = trace_plan(&job.rules, facts, None);
-    let counted = Arc::new(CountedRows::new(exchanged_schema_of(&job.rules), rows));
+    let counted = Arc::new(CountedRows::new(read_schema(&job.rules), rows));
     let partition = Arc::clone(&counted) as Arc<dyn PartitionStream>;
     let table = StreamingTable::try_new(Arc::clone(&counted.schema), vec![partition])?;
     context.register_table("traces", Arc::new(table))?;
@@ -205,13 +205,8 @@ struct CountedRows {
 
 impl CountedRows {
     fn new(schema: SchemaRef, rows: ExchangedRows) -> Self {
-        let fields = schema
-            .fields()
-            .iter()
-            .filter(|field| field.name() != BUCKET);
-        let fields: Vec<_> = fields.cloned().collect();
         Self {
-            schema: Arc::new(arrow::datatypes::Schema::new(fields)),
+            schema,
             rows: Mutex::new(Some(rows)),
             counts: Arc::default(),
         }
@@ -239,7 +234,6 @@ fn counted(
     let Some(buckets) = batch.column_by_name(BUCKET) else {
         return internal_err!("rows lack the column {BUCKET}");
     };
-    // Not every engine has numbers without sign.
     let buckets = cast(buckets, &DataType::UInt32)?;
     let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
     for bucket in buckets.as_primitive::<UInt32Type>().iter().flatten() {
@@ -251,7 +245,7 @@ fn counted(
         let Some(column) = batch.column_by_name(field.name()) else {
             return internal_err!("rows lack the column {}", field.name());
         };
-        // Likewise texts may have come with longer offsets.
+        // Likewise whoever carried them may have given them other types.
         match column.data_type() == field.data_type() {
             true => Ok(Arc::clone(column)),
             false => Ok(cast(column, field.data_type())?),

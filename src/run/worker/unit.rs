@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
-use arrow::compute::filter_record_batch;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt32Type};
+use arrow::array::{Array, ArrayRef, AsArray, Int32Array, RecordBatch};
+use arrow::compute::{cast, filter_record_batch};
+use arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 
 use super::attempt::{self, UNITS, UnitMarker};
@@ -68,12 +68,26 @@ pub(super) fn units(source: &TraceSource, least: usize) -> Vec<Unit> {
     units
 }
 
-/// The columns of the rows that go from readers to scorers: those of traces, and the bucket.
-pub(super) fn exchanged_schema_of(rules: &Rules) -> SchemaRef {
-    let schema = canonical_schema(&columns(rules, None));
-    let bucket = Arc::new(Field::new(BUCKET, DataType::UInt32, false));
-    let fields = schema.fields().iter().cloned().chain([bucket]);
-    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+/// The columns of traces that a job reads.
+pub(super) fn read_schema(rules: &Rules) -> SchemaRef {
+    canonical_schema(&columns(rules, None))
+}
+
+/// The columns of the rows that go from readers to scorers: those of traces, and the bucket. Their types are those that every
+/// engine can carry: not all know numbers without sign or texts as views, and a view may drag a whole batch along.
+pub(super) fn exchanged_schema(rules: &Rules) -> SchemaRef {
+    let schema = read_schema(rules);
+    let plain = schema.fields().iter().map(|field| {
+        let data_type = match field.data_type() {
+            DataType::Utf8View => DataType::Utf8,
+            DataType::BinaryView => DataType::Binary,
+            DataType::UInt32 | DataType::UInt64 => DataType::Int64,
+            other => other.clone(),
+        };
+        Arc::new(field.as_ref().clone().with_data_type(data_type))
+    });
+    let bucket = Arc::new(Field::new(BUCKET, DataType::Int32, false));
+    Arc::new(Schema::new(plain.chain([bucket]).collect::<Vec<_>>()))
 }
 
 /// A file that is open, and what holds its copy.
@@ -94,7 +108,7 @@ pub(super) fn read(
     mut each: impl FnMut(RecordBatch) -> bool,
 ) -> Result<(), RunError> {
     let quarantine = Arc::new(Quarantine::default());
-    let schema = exchanged_schema_of(&job.job.rules);
+    let schema = exchanged_schema(&job.job.rules);
     let mut marker = UnitMarker {
         counts: Default::default(),
         quarantine: Vec::new(),
@@ -233,24 +247,30 @@ fn with_buckets(
             Some(bucket) => *bucket,
             None => buckets.of(project, session, trace),
         };
-        of_rows.push(bucket);
+        // Their numbers have five digits.
+        of_rows.push(i32::try_from(bucket).unwrap_or(i32::MAX));
     }
-    let of_rows = UInt32Array::from(of_rows);
-    let mut all = batch.columns().to_vec();
-    all.push(Arc::new(of_rows) as ArrayRef);
+    let carried = batch.columns().iter().zip(schema.fields());
+    let carried = carried.map(|(column, field)| cast(column, field.data_type()));
+    let mut all = carried
+        .collect::<Result<Vec<ArrayRef>, _>>()
+        .map_err(failed)?;
+    all.push(Arc::new(Int32Array::from(of_rows)));
     let mut batch = RecordBatch::try_new(Arc::clone(schema), all).map_err(failed)?;
     if !job.job.done.is_empty() {
         let last = batch.num_columns() - 1;
-        let of_rows = batch.column(last).as_primitive::<UInt32Type>();
-        let wanted = of_rows.iter().map(|bucket| {
-            Some(bucket.is_some_and(|bucket| job.job.done.binary_search(&bucket).is_err()))
-        });
+        let of_rows = batch.column(last).as_primitive::<Int32Type>();
+        let is_done = |bucket: u32| job.job.done.binary_search(&bucket).is_ok();
+        let wanted = of_rows
+            .values()
+            .iter()
+            .map(|bucket| Some(!is_done(bucket.cast_unsigned())));
         let wanted = wanted.collect();
         batch = filter_record_batch(&batch, &wanted).map_err(failed)?;
     }
     let last = batch.num_columns() - 1;
-    for bucket in batch.column(last).as_primitive::<UInt32Type>().values() {
-        *rows.entry(*bucket).or_default() += 1;
+    for bucket in batch.column(last).as_primitive::<Int32Type>().values() {
+        *rows.entry(bucket.cast_unsigned()).or_default() += 1;
     }
     Ok(batch)
 }
