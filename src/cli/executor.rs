@@ -30,6 +30,12 @@ pub(super) struct ExecutorArgs {
     /// Memory to stay within, beside the model: 4G, 48G
     #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = bytes_of)]
     memory_limit: usize,
+    /// A local folder for vectors that are kept from run to run [default: kept as long as it runs, in --work-dir]
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+    /// Disk that vectors may take
+    #[arg(long, value_name = "SIZE", default_value = "10G", value_parser = bytes_of)]
+    cache_size: usize,
     /// A model folder [default: the model inside the program]
     #[arg(long, value_name = "DIR")]
     model: Option<PathBuf>,
@@ -47,6 +53,8 @@ pub(super) fn run(args: ExecutorArgs) -> Result<Outcome, AnyError> {
         work_dir: args.work_dir,
         slots: args.slots.map_or_else(cores, usize::from),
         memory_limit: args.memory_limit,
+        cache: args.cache,
+        cache_size: args.cache_size as u64,
         model: args.model,
         keys: args.keys,
     };

@@ -48,6 +48,7 @@ mod score;
 mod scores;
 mod setting_flags;
 mod show;
+mod simulation;
 mod sql;
 mod suite;
 mod target_flags;

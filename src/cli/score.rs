@@ -10,13 +10,13 @@ use super::piped::Piped;
 use super::progress::ProgressBar;
 use super::setting_flags::{OfRuns, SettingFlags};
 use super::target_flags::TargetFlags;
-use super::{AnyError, Outcome, idle_flags, outcome};
+use super::{AnyError, Outcome, idle_flags, outcome, simulation};
 #[cfg(feature = "cluster")]
 use crate::cluster::BallistaExchange;
 use crate::job::{Job, SettingsError};
 use crate::run::open::{self, sample_seed};
 use crate::run::worker::Exchange;
-use crate::run::{PageWriter, Progress, ScoreRequest, score};
+use crate::run::{ClusterSize, PageWriter, Progress, ScoreRequest, score};
 use crate::store::{Destination, Fetched, StoreError};
 
 /// Flags of `score`.
@@ -26,7 +26,7 @@ pub(super) struct ScoreArgs {
     #[arg(required_unless_present = "template", value_name = "PATH")]
     paths: Vec<String>,
     /// The run directory to make, here or in a bucket
-    #[arg(long, value_name = "DIR", required_unless_present = "template")]
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["template", "simulate"])]
     out: Option<PathBuf>,
     /// Print a settings file with every setting, each as a comment, to save as nightmill.toml
     #[arg(long, exclusive = true)]
@@ -47,6 +47,9 @@ pub(super) struct ScoreArgs {
         help_heading = "Machines"
     )]
     cluster_keys: Option<PathBuf>,
+    /// Score PATH as a sample, and say what a cluster would take for as many rows: 100x16,1000000000 are 100 executors of 16 slots
+    #[arg(long, value_name = "EXECUTORSxSLOTS,ROWS", conflicts_with_all = ["out", "continues"], help_heading = "Machines")]
+    simulate: Option<ClusterSize>,
     /// Write no report.html
     #[arg(long)]
     no_report: bool,
@@ -94,6 +97,13 @@ fn scored(args: ScoreArgs, mut job: Job, notifier: Option<&Notifier>) -> Result<
         return Err("--resume: a run for a bucket of another machine leaves nothing behind that could be gone on with; name a local --out, \
                     and copy it there"
             .into());
+    }
+    if let Some(cluster) = args.simulate {
+        let request = ScoreRequest {
+            targets: args.targets.choice(sample_seed(&job))?,
+            ..open::score(&job, inputs.paths.clone(), PathBuf::new(), None)?
+        };
+        return simulation::run(&request, cluster, job.json);
     }
     let place = destination(out, &job, &inputs)?;
     let request = ScoreRequest {

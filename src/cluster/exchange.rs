@@ -27,6 +27,9 @@ use crate::run::worker::{Exchange, PartsOfRun};
 /// How often the scheduler is asked how far a job is.
 const ASKED_EVERY: Duration = Duration::from_millis(250);
 
+/// How long a scheduler may take to begin.
+const STARTED_WITHIN: Duration = Duration::from_secs(5);
+
 /// A cluster of Ballista, by its scheduler.
 #[derive(Debug)]
 pub struct BallistaExchange {
@@ -65,7 +68,15 @@ impl BallistaExchange {
         if let Some(keys) = &self.keys {
             endpoint = keys.endpoints()(endpoint).map_err(|e| wrong(&*e))?;
         }
-        let channel = endpoint.connect().await.map_err(|e| wrong(&e))?;
+        // Whoever starts a cluster and a run at once is not refused.
+        let began = Instant::now();
+        let channel = loop {
+            match endpoint.connect().await {
+                Ok(channel) => break channel,
+                Err(e) if began.elapsed() > STARTED_WITHIN => return Err(wrong(&e)),
+                Err(_) => tokio::time::sleep(ASKED_EVERY).await,
+            }
+        };
         Ok(SchedulerGrpcClient::new(channel)
             .max_encoding_message_size(MOST_MESSAGE as usize)
             .max_decoding_message_size(MOST_MESSAGE as usize))

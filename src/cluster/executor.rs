@@ -37,6 +37,10 @@ pub struct ExecutorRequest {
     pub slots: usize,
     /// Bytes that it aims to stay within, beside the model.
     pub memory_limit: usize,
+    /// A folder for vectors that are kept from run to run; none keeps them as long as it runs.
+    pub cache: Option<PathBuf>,
+    /// Bytes that vectors may take.
+    pub cache_size: u64,
     /// A model folder; none is the shipped model.
     pub model: Option<PathBuf>,
     /// The folder of the keys; none only where no other machine reaches it.
@@ -98,6 +102,8 @@ pub fn run_executor(
             slots: request.slots,
             memory_limit: request.memory_limit - for_exchange,
             folder: own.path().to_owned(),
+            cache: request.cache.clone(),
+            cache_size: request.cache_size,
         });
         let endpoints = keys.as_ref().map(ClusterKeys::endpoints);
         let of_sessions = endpoints.clone();

@@ -46,6 +46,7 @@ impl ClusterKeys {
             let text = fs::read_to_string(folder.join(name));
             text.map_err(|e| wrong(format!("{name}: {e}; `nightmill keys DIR` makes them")))
         };
+        Self::choose_library();
         let [authority, member, key] = FILES;
         use std::os::unix::fs::PermissionsExt;
         let mode = fs::metadata(folder.join(key)).map(|of| of.permissions().mode());
@@ -59,6 +60,12 @@ impl ClusterKeys {
             member: read(member)?,
             key: read(key)?,
         })
+    }
+
+    /// Two libraries of cryptography are in the program, and TLS asks which one it is to use.
+    fn choose_library() {
+        // It was chosen before, if this fails.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     }
 
     fn identity(&self) -> Identity {

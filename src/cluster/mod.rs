@@ -60,7 +60,7 @@ fn check_bind(address: SocketAddr, keys: Option<&ClusterKeys>) -> Result<(), Clu
     }
 }
 
-/// How often executors say that they are there, at least; then how long one may be silent before its tasks go to others.
+/// How long a member may be silent before it counts as gone.
 const SILENT_FOR: std::time::Duration = std::time::Duration::from_secs(20);
 /// Largest message between members: a plan names all units of a run.
 const MOST_MESSAGE: u32 = 256 << 20;

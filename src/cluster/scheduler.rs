@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ballista_core::config::TaskSchedulingPolicy;
 use ballista_core::serde::protobuf::scheduler_grpc_server::SchedulerGrpcServer;
@@ -16,7 +17,7 @@ use tonic::transport::server::TcpIncoming;
 
 use super::codec::StageCodec;
 use super::keys::in_full;
-use super::{ClusterError, ClusterKeys, MOST_MESSAGE, SILENT_FOR, check_bind, runtime};
+use super::{ClusterError, ClusterKeys, MOST_MESSAGE, check_bind, runtime};
 
 /// What a scheduler is asked.
 #[derive(Clone, Debug)]
@@ -25,6 +26,8 @@ pub struct SchedulerRequest {
     pub bind: SocketAddr,
     /// The folder of the keys; none only where no other machine reaches it.
     pub keys: Option<PathBuf>,
+    /// How long an executor may be silent before its parts go to others; a busy one speaks every five seconds.
+    pub silent_for: Duration,
 }
 
 /// Runs a scheduler until the process ends. `listening` is told where, as soon as it does.
@@ -45,7 +48,7 @@ pub fn run_scheduler(
             problem: e.to_string(),
         })?;
         let address = listener.local_addr().map_err(|e| failed(&e))?;
-        let silent = SILENT_FOR.as_secs();
+        let silent = request.silent_for.as_secs();
         let config = SchedulerConfig {
             bind_host: address.ip().to_string(),
             bind_port: address.port(),

@@ -339,12 +339,13 @@ fn job_of(text: &str) -> PyResult<JobPlace> {
 #[pymethods]
 impl PyWorker {
     #[new]
-    #[pyo3(signature = (*, name = None, model = None, memory_limit = "2G", folder = None))]
+    #[pyo3(signature = (*, name = None, model = None, memory_limit = "2G", folder = None, cache = None))]
     fn new(
         name: Option<String>,
         model: Option<PathBuf>,
         memory_limit: &str,
         folder: Option<PathBuf>,
+        cache: Option<PathBuf>,
     ) -> PyResult<Self> {
         let memory_limit = nightmill::job::bytes_of(memory_limit).map_err(failed)?;
         let parent = folder.unwrap_or_else(std::env::temp_dir);
@@ -358,6 +359,8 @@ impl PyWorker {
             slots: 1,
             memory_limit,
             folder: folder.path().to_owned(),
+            cache,
+            cache_size: 10 << 30,
         };
         Ok(Self {
             worker: Arc::new(Worker::new(settings)),

@@ -437,6 +437,12 @@ fn make(
             "--calibration: it is of sessions with {slice}, and all sessions of this run go by it"
         ));
     }
+    if let Some(exchange) = &request.exchange {
+        summary.input_notes.push(format!(
+            "done by {}; texts that are in several parts count as distinct in each",
+            exchange.name()
+        ));
+    }
     if let count @ 1.. = source.unreadable_spans() {
         summary.input_notes.push(format!(
             "spans of {count} traces can't be read: signals of sessions go without them; --metrics spans says why"

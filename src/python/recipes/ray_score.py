@@ -41,13 +41,14 @@ def on_ray(slots):
     def exchange(parts):
         # The shuffle by hash does not survive the loss of a node; the one by sorting does.
         DataContext.get_current().shuffle_strategy = ShuffleStrategy.SORT_SHUFFLE_PULL_BASED
+        actors = ray.data.ActorPoolStrategy(size=slots)
         units = ray.data.from_arrow([pa.table({"unit": [unit]}) for unit in parts.units])
         rows = units.map_batches(
-            Read, fn_constructor_args=[parts.job], batch_format="pyarrow", batch_size=None, concurrency=slots
+            Read, fn_constructor_args=[parts.job], batch_format="pyarrow", batch_size=None, compute=actors
         )
         # All rows of a bucket are one group. What comes back says nothing: markers in OUT do.
         rows.groupby("bucket").map_groups(
-            Score, fn_constructor_args=[parts.job], batch_format="pyarrow", concurrency=slots
+            Score, fn_constructor_args=[parts.job], batch_format="pyarrow", compute=actors
         ).materialize()
 
     return exchange

@@ -23,6 +23,10 @@ pub struct WorkerSettings {
     pub memory_limit: usize,
     /// A local folder for vectors and spilled rows.
     pub folder: PathBuf,
+    /// A folder for vectors that are kept from part to part, and from run to run; none is one inside `folder`.
+    pub cache: Option<PathBuf>,
+    /// Bytes that these may take.
+    pub cache_size: u64,
 }
 
 impl WorkerSettings {
@@ -39,8 +43,13 @@ impl WorkerSettings {
             precision: precision.into(),
             threads: 1,
             memory_limit: self.memory_limit / self.slots.max(1),
-            cache: CacheChoice::Off,
-            cache_size: 0,
+            // A text of several parts is encoded in the first of them.
+            cache: CacheChoice::Folder(
+                self.cache
+                    .clone()
+                    .unwrap_or_else(|| self.folder.join("embeddings")),
+            ),
+            cache_size: self.cache_size,
             loaded: None,
         }
     }

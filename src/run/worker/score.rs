@@ -91,6 +91,7 @@ pub(super) async fn score(
     let judged = judgements.as_ref().map(Judgements::table).transpose()?;
     let rows = plan.in_buckets(&context, computed, judged).await?;
     let bucket_job = Arc::new(bucket_job(open, service.as_ref(), &given, judgements));
+    let encoder = service.clone();
     let part = Arc::new(Part {
         work: job.work(),
         job: bucket_job,
@@ -103,7 +104,11 @@ pub(super) async fn score(
         let part = Arc::clone(&part);
         async move { part.score(bucket, rows).await }
     };
-    for_each_bucket(rows, context.task_ctx(), each).await
+    let scored = for_each_bucket(rows, context.task_ctx(), each).await?;
+    if let Some(encoder) = encoder {
+        encoder.finish();
+    }
+    Ok(scored)
 }
 
 fn bucket_job(

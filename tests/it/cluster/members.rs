@@ -12,7 +12,7 @@ pub struct Cluster {
     /// Of the scheduler.
     pub address: String,
     folder: PathBuf,
-    more: Vec<String>,
+    keys: Option<PathBuf>,
     scheduler: Child,
     executors: Vec<Child>,
 }
@@ -50,29 +50,86 @@ pub fn wait(child: &mut Child, most: Duration) -> Option<i32> {
     }
 }
 
+/// Waits until the run under way has so many markers of a kind: `units` or `buckets`.
+pub fn wait_for(folder: &Path, kind: &str, count: usize) {
+    let since = Instant::now();
+    loop {
+        let entries = std::fs::read_dir(folder).unwrap().flatten();
+        let hidden = entries.filter(|e| e.file_name().to_string_lossy().contains("-partial-"));
+        let markers = hidden.flat_map(|run| {
+            let markers = std::fs::read_dir(run.path().join("work").join(kind));
+            markers.into_iter().flatten().flatten()
+        });
+        let markers = markers.filter(|marker| {
+            let name = marker.file_name();
+            let name = name.to_string_lossy();
+            name.strip_suffix(".json")
+                .is_some_and(|name| name.parse::<u32>().is_ok())
+        });
+        if markers.count() >= count {
+            return;
+        }
+        assert!(
+            since.elapsed() < Duration::from_secs(120),
+            "no {count} {kind}"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 impl Cluster {
-    /// A cluster of so many executors with one slot each; `more` are flags of executors.
-    pub fn start(folder: &Path, executors: usize, more: &[&str]) -> Self {
-        let mut command = program();
-        command.args(["scheduler", "--bind", "127.0.0.1:0", "-v"]);
-        let (scheduler, address) = listening(command, &folder.join(".scheduler.log"));
-        let mut cluster = Self {
-            address,
-            folder: folder.to_owned(),
-            more: more.iter().map(|flag| (*flag).to_owned()).collect(),
-            scheduler,
-            executors: Vec::new(),
-        };
+    /// A cluster of so many executors with one slot each.
+    pub fn start(folder: &Path, executors: usize) -> Self {
+        let mut cluster = Self::with_keys(folder, None);
         for _ in 0..executors {
-            cluster.add();
+            cluster.add(&[]);
         }
         cluster
     }
 
-    /// One more executor.
-    pub fn add(&mut self) {
-        let number = self.executors.len();
+    /// A scheduler on its own, with these keys.
+    pub fn with_keys(folder: &Path, keys: Option<&Path>) -> Self {
         let mut command = program();
+        command.args([
+            "scheduler",
+            "--bind",
+            "127.0.0.1:0",
+            "--silent-for",
+            "8",
+            "-v",
+        ]);
+        if let Some(keys) = keys {
+            command.arg("--keys").arg(keys);
+        }
+        let (scheduler, address) = listening(command, &folder.join("scheduler.log"));
+        Self {
+            address,
+            folder: folder.to_owned(),
+            keys: keys.map(Path::to_owned),
+            scheduler,
+            executors: Vec::new(),
+        }
+    }
+
+    /// One more executor, with these variables.
+    pub fn add(&mut self, variables: &[(&str, &str)]) {
+        let command = self.executor(&mut program(), variables);
+        self.begin_executor(command);
+    }
+
+    /// One more executor, which can write no file of more than so many kilobytes.
+    pub fn add_with_full_disk(&mut self, kilobytes: usize) {
+        let mut shell = Command::new("bash");
+        crate::support::without_settings(&mut shell);
+        // The program is told of it, instead of ended.
+        let limited = format!("trap '' XFSZ; ulimit -f {kilobytes}; exec \"$0\" \"$@\"");
+        shell.args(["-c", &limited]).arg(program().get_program());
+        let command = self.executor(&mut shell, &[]);
+        self.begin_executor(command);
+    }
+
+    fn executor(&self, command: &mut Command, variables: &[(&str, &str)]) -> Command {
+        let mut command = std::mem::replace(command, Command::new(""));
         command.args([
             "executor",
             "--scheduler",
@@ -81,13 +138,35 @@ impl Cluster {
             "1",
             "-v",
         ]);
+        let number = self.executors.len();
         command
             .arg("--work-dir")
             .arg(self.folder.join(format!("work-{number}")));
-        command.args(&self.more);
-        let log = self.folder.join(format!(".executor-{number}.log"));
+        if let Some(keys) = &self.keys {
+            command.arg("--keys").arg(keys);
+        }
+        command.envs(variables.iter().copied());
+        command
+    }
+
+    fn begin_executor(&mut self, command: Command) {
+        let log = self
+            .folder
+            .join(format!("executor-{}.log", self.executors.len()));
         let (executor, _) = listening(command, &log);
         self.executors.push(executor);
+    }
+
+    /// Sends an executor a signal.
+    pub fn signal(&self, executor: usize, signal: rustix::process::Signal) {
+        let child = rustix::process::Pid::from_child(&self.executors[executor]);
+        rustix::process::kill_process(child, signal).unwrap();
+    }
+
+    /// Kills the scheduler.
+    pub fn kill_scheduler(&mut self) {
+        self.scheduler.kill().unwrap();
+        self.scheduler.wait().unwrap();
     }
 
     /// Begins a run on it.
@@ -101,38 +180,17 @@ impl Cluster {
             "--cluster",
             &self.address,
         ]);
-        command
-            .args(more)
-            .stdout(Stdio::null())
-            .stderr(Stdio::inherit());
+        if let Some(keys) = &self.keys {
+            command.arg("--cluster-keys").arg(keys);
+        }
+        let log = std::fs::File::create(self.folder.join("driver.log")).unwrap();
+        command.args(more).stdout(Stdio::null()).stderr(log);
         command.spawn().unwrap()
     }
 
-    /// Waits until the run under way has so many markers of a kind: `units` or `buckets`.
-    pub fn wait_for(&self, folder: &Path, kind: &str, count: usize) {
-        let since = Instant::now();
-        loop {
-            let entries = std::fs::read_dir(folder).unwrap().flatten();
-            let hidden = entries.filter(|e| e.file_name().to_string_lossy().contains("-partial-"));
-            let markers = hidden.flat_map(|run| {
-                let markers = std::fs::read_dir(run.path().join("work").join(kind));
-                markers.into_iter().flatten().flatten()
-            });
-            let markers = markers.filter(|marker| {
-                let name = marker.file_name();
-                let name = name.to_string_lossy();
-                name.strip_suffix(".json")
-                    .is_some_and(|name| name.parse::<u32>().is_ok())
-            });
-            if markers.count() >= count {
-                return;
-            }
-            assert!(
-                since.elapsed() < Duration::from_secs(120),
-                "no {count} {kind}"
-            );
-            std::thread::sleep(Duration::from_millis(5));
-        }
+    /// What the last run that was begun has said.
+    pub fn said(&self) -> String {
+        std::fs::read_to_string(self.folder.join("driver.log")).unwrap()
     }
 
     /// Kills an executor.

@@ -101,9 +101,11 @@ class Worker:
         model: str | os.PathLike[str] | None = None,
         memory_limit: str = "2G",
         folder: str | os.PathLike[str] | None = None,
+        cache: str | os.PathLike[str] | None = None,
     ) -> None:
         """`name` is how errors name it, `model` a model folder (default: the one inside), `memory_limit` what it aims to
-        stay within beside the model, `folder` a local folder for what does not fit into memory."""
+        stay within beside the model, `folder` a local folder for what does not fit into memory, `cache` one for vectors
+        that are kept from run to run (default: as long as this object is there)."""
     def read(self, job: str, unit: str) -> ArrowStream:
         """The rows of a unit, each with its `bucket`. The unit counts as read when all rows were taken."""
     def score(self, job: str, rows: ArrowStream) -> list[int]:
