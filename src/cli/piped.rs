@@ -20,6 +20,11 @@ pub(super) struct Piped {
 const STDIN: &str = "-";
 
 impl Piped {
+    /// Whether there was any.
+    pub fn any(&self) -> bool {
+        self.folder.is_some()
+    }
+
     /// Puts what comes through standard input and pipes among `paths` into files, which take their place.
     ///
     /// # Errors

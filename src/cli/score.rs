@@ -64,7 +64,11 @@ pub(super) fn run(mut args: ScoreArgs, config: Option<&Path>) -> Result<Outcome,
         outcome::print(&crate::job::template())?;
         return Ok(Outcome::Done);
     }
-    let _piped = Piped::take(&mut args.paths)?;
+    let piped = Piped::take(&mut args.paths)?;
+    #[cfg(feature = "cluster")]
+    if piped.any() && args.cluster.is_some() {
+        return Err("--cluster: executors can't read what comes through a pipe; write it to a file that all of them see".into());
+    }
     let job = Job::of(args.settings.given.clone().complete(config)?)?;
     idle_flags::of_alerts(&args.settings.given, &job)?;
     let notifier = Notifier::of(&job)?;

@@ -14,6 +14,7 @@ use ballista_core::serde::protobuf::{
 use ballista_core::version::insert_version_header;
 use datafusion_proto::physical_plan::AsExecutionPlan;
 use datafusion_proto::protobuf::PhysicalPlanNode;
+use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
 
 use super::codec::StageCodec;
@@ -27,8 +28,47 @@ use crate::run::worker::{Exchange, PartsOfRun};
 /// How often the scheduler is asked how far a job is.
 const ASKED_EVERY: Duration = Duration::from_millis(250);
 
+/// How long a scheduler may take to look at a plan, which names all units.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(300);
 /// How long a scheduler may take to begin.
 const STARTED_WITHIN: Duration = Duration::from_secs(5);
+
+/// Connects to a scheduler, which may still be about to begin, and makes sure that it answers; why not, if it does not.
+pub(super) async fn reach(
+    address: &str,
+    keys: Option<&ClusterKeys>,
+    within: Duration,
+) -> Result<SchedulerGrpcClient<Channel>, String> {
+    let wrong = |e: &dyn std::error::Error| in_full(e);
+    let endpoint = Endpoint::from_shared(format!("http://{address}"));
+    let mut endpoint = endpoint
+        .map_err(|e| wrong(&e))?
+        .connect_timeout(Duration::from_secs(20));
+    if let Some(keys) = keys {
+        endpoint = keys.endpoints()(endpoint).map_err(|e| wrong(&*e))?;
+    }
+    let began = Instant::now();
+    let channel = loop {
+        match endpoint.connect().await {
+            Ok(channel) => break channel,
+            Err(e) if began.elapsed() > within => return Err(wrong(&e)),
+            Err(_) => tokio::time::sleep(ASKED_EVERY).await,
+        }
+    };
+    let mut scheduler = SchedulerGrpcClient::new(channel)
+        .max_encoding_message_size(MOST_MESSAGE as usize)
+        .max_decoding_message_size(MOST_MESSAGE as usize);
+    // A connection says little: one without keys is made to a scheduler with keys, and then nothing is answered.
+    let job_id = String::new();
+    let asked = scheduler.get_job_status(GetJobStatusParams { job_id });
+    match tokio::time::timeout(SILENT_FOR, asked).await {
+        Err(_) => Err("no answer".into()),
+        Ok(Err(status)) if matches!(status.code(), Code::Unknown | Code::Unavailable) => {
+            Err(in_full(&status))
+        }
+        Ok(_) => Ok(scheduler),
+    }
+}
 
 /// A cluster of Ballista, by its scheduler.
 #[derive(Debug)]
@@ -49,37 +89,18 @@ impl BallistaExchange {
         Ok(Self { address, keys })
     }
 
+    /// No way to the scheduler, or not with these keys.
+    fn refused(&self, why: &str) -> RunError {
+        let hint = match &self.keys {
+            None => "is `nightmill scheduler` running there, and without keys?",
+            Some(_) => "is `nightmill scheduler` running there, with the same keys?",
+        };
+        RunError::Request(format!("--cluster {}: {why}; {hint}", self.address))
+    }
+
     async fn connect(&self) -> Result<SchedulerGrpcClient<Channel>, RunError> {
-        let wrong = |e: &dyn std::error::Error| {
-            let hint = match &self.keys {
-                None => "is `nightmill scheduler` running there, and without keys?",
-                Some(_) => "is `nightmill scheduler` running there, with the same keys?",
-            };
-            RunError::Request(format!(
-                "--cluster {}: {}; {hint}",
-                self.address,
-                in_full(e)
-            ))
-        };
-        let endpoint = Endpoint::from_shared(format!("http://{}", self.address));
-        let mut endpoint = endpoint
-            .map_err(|e| wrong(&e))?
-            .connect_timeout(Duration::from_secs(20));
-        if let Some(keys) = &self.keys {
-            endpoint = keys.endpoints()(endpoint).map_err(|e| wrong(&*e))?;
-        }
-        // Whoever starts a cluster and a run at once is not refused.
-        let began = Instant::now();
-        let channel = loop {
-            match endpoint.connect().await {
-                Ok(channel) => break channel,
-                Err(e) if began.elapsed() > STARTED_WITHIN => return Err(wrong(&e)),
-                Err(_) => tokio::time::sleep(ASKED_EVERY).await,
-            }
-        };
-        Ok(SchedulerGrpcClient::new(channel)
-            .max_encoding_message_size(MOST_MESSAGE as usize)
-            .max_decoding_message_size(MOST_MESSAGE as usize))
+        let reached = reach(&self.address, self.keys.as_ref(), STARTED_WITHIN).await;
+        reached.map_err(|why| self.refused(&why))
     }
 
     fn lost(&self, status: &tonic::Status) -> RunError {
@@ -114,10 +135,11 @@ impl BallistaExchange {
             operation_id: uuid::Uuid::new_v4().to_string(),
         });
         insert_version_header(request.metadata_mut());
-        let answer = scheduler
-            .execute_query(request)
-            .await
-            .map_err(|e| self.lost(&e))?;
+        let asked = scheduler.execute_query(request);
+        let answer = match tokio::time::timeout(ANSWERED_WITHIN, asked).await {
+            Ok(answer) => answer.map_err(|e| self.refused(e.message()))?,
+            Err(_) => return Err(self.refused("no answer")),
+        };
         match answer.into_inner().result {
             Some(execute_query_result::Result::Success(of)) => Ok(of.job_id),
             other => Err(RunError::Request(format!(
@@ -138,14 +160,15 @@ impl BallistaExchange {
         loop {
             if stop.load(Relaxed) {
                 let job_id = job_id.to_owned();
-                let _ = scheduler.cancel_job(CancelJobParams { job_id }).await;
+                let asked = scheduler.cancel_job(CancelJobParams { job_id });
+                let _ = tokio::time::timeout(SILENT_FOR, asked).await;
                 return Ok(());
             }
             let job_id = job_id.to_owned();
-            let asked = scheduler
-                .get_job_status(GetJobStatusParams { job_id })
-                .await;
-            match asked {
+            let asked = scheduler.get_job_status(GetJobStatusParams { job_id });
+            // One that stands still says neither yes nor no.
+            let asked = tokio::time::timeout(SILENT_FOR, asked).await;
+            match asked.unwrap_or_else(|_| Err(tonic::Status::unavailable("no answer"))) {
                 Ok(answer) => {
                     heard = Instant::now();
                     match answer.into_inner().status.and_then(|status| status.status) {

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use arrow_flight::flight_service_server::FlightServiceServer;
 use ballista_core::config::TaskSchedulingPolicy;
@@ -18,6 +19,7 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
 use super::codec::StageCodec;
+use super::exchange::reach;
 use super::keys::in_full;
 use super::{ClusterError, ClusterKeys, MOST_MESSAGE, check_bind, host_and_port, runtime};
 use crate::run::worker::{Worker, WorkerSettings};
@@ -66,6 +68,9 @@ impl ExecutorRequest {
 /// Of the memory of an executor, the part for rows on their way: a fourth. Scoring has the rest.
 const FOR_EXCHANGE: usize = 4;
 
+/// How long the scheduler may take to begin.
+const STARTED_WITHIN: Duration = Duration::from_secs(20);
+
 /// Runs an executor until it is told to stop (SIGTERM, Ctrl+C): then it ends the parts that it is at. `listening` is told
 /// where, before it asks for work.
 ///
@@ -109,12 +114,15 @@ pub fn run_executor(
         let of_sessions = endpoints.clone();
         let config = ExecutorProcessConfig {
             executor_id: new_instance_id(),
-            bind_host: address.ip().to_string(),
+            bind_host: match address.ip() {
+                IpAddr::V4(ip) => ip.to_string(),
+                IpAddr::V6(ip) => format!("[{ip}]"),
+            },
             external_host: Some(host),
             port: address.port(),
             scheduler_host,
             scheduler_port,
-            scheduler_connect_timeout_seconds: 30,
+            scheduler_connect_timeout_seconds: 0,
             vcores: request.slots,
             task_scheduling_policy: TaskSchedulingPolicy::PullStaged,
             work_dir: Some(own.path().display().to_string()),
@@ -128,6 +136,14 @@ pub fn run_executor(
             override_create_grpc_client_endpoint: endpoints,
             ..ExecutorProcessConfig::default()
         };
+        // Ballista would ask for ever.
+        let reached = reach(&request.scheduler, keys.as_ref(), STARTED_WITHIN).await;
+        reached.map_err(|problem| ClusterError::Address {
+            address: format!("--scheduler {}", request.scheduler),
+            problem: format!(
+                "{problem}; is `nightmill scheduler` running there, with the same keys, or without keys like this one?"
+            ),
+        })?;
         listening(address);
         start_executor_process(Arc::new(config))
             .await

@@ -85,7 +85,7 @@ fn host_and_port(address: &str) -> Result<(String, u16), ClusterError> {
     let port = port.parse().map_err(|_| wrong())?;
     match host.is_empty() {
         true => Err(wrong()),
-        false => Ok((host.trim_matches(['[', ']']).to_owned(), port)),
+        false => Ok((host.to_owned(), port)),
     }
 }
 
@@ -108,7 +108,10 @@ mod tests {
     #[test]
     fn addresses() {
         assert_eq!(host_and_port("h:1").unwrap(), ("h".into(), 1));
-        assert_eq!(host_and_port("[::1]:50050").unwrap(), ("::1".into(), 50050));
+        assert_eq!(
+            host_and_port("[::1]:50050").unwrap(),
+            ("[::1]".into(), 50050)
+        );
         assert!(host_and_port("h").is_err() && host_and_port(":1").is_err());
         assert!(host_and_port("h:x").is_err());
     }

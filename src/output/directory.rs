@@ -55,6 +55,9 @@ pub(super) const PARTIAL: &str = ".nightmill-partial-";
 /// The folder of the marks of finished buckets, among the working files of a run that is not finished.
 pub(crate) const UNFINISHED: &str = "buckets";
 
+/// The folder of what other processes are at, likewise.
+pub(crate) const ATTEMPTS: &str = "attempts";
+
 /// A run directory under construction. Dropping it without [`RunDirectory::commit`] removes it, unless it holds finished
 /// buckets, which another run can go on with.
 #[derive(Debug)]
@@ -205,7 +208,10 @@ impl RunDirectory {
         check_target(&self.target, self.overwrite)?;
         let failed = |path: &Path, e| RunError::write(path, e);
         let work = self.work();
-        fs::remove_dir_all(&work).map_err(|e| failed(&work, e))?;
+        match work.join(ATTEMPTS).exists() {
+            false => fs::remove_dir_all(&work).map_err(|e| failed(&work, e))?,
+            true => self.set_work_aside(&work)?,
+        }
         set_readable(self.path());
         // Nothing is visible under its name before it is on disk.
         sync_tree(self.path())?;
@@ -229,6 +235,21 @@ impl RunDirectory {
         sync_name(&self.target)?;
         let _ = fs::remove_file(self.target.join(LOCK));
         Ok(self.target.clone())
+    }
+}
+
+impl RunDirectory {
+    /// Takes the working files out of the way in one step: other processes may still write there, and must find nothing.
+    fn set_work_aside(&self, work: &Path) -> Result<(), RunError> {
+        let (parent, name) = (parent_of(&self.target), name_of(&self.target)?);
+        let aside = tempfile::Builder::new()
+            .prefix(&format!(".{name}{PARTIAL}"))
+            .tempdir_in(&parent)
+            .map_err(|e| RunError::write(&parent, e))?;
+        fs::rename(work, aside.path().join("work")).map_err(|e| RunError::write(work, e))?;
+        // What is written there meanwhile is a leftover, which the next run removes.
+        let _ = aside.close();
+        Ok(())
     }
 }
 

@@ -72,6 +72,9 @@ impl From<DataFusionError> for RunError {
                     problem: problem.clone(),
                 };
             }
+            if let Some(embed) = inner.downcast_ref::<EmbedError>() {
+                return Self::Embed(embed.clone());
+            }
             return Self::Plan(inner.to_string());
         }
         if let DataFusionError::ResourcesExhausted(what) = root {

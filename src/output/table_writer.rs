@@ -117,7 +117,13 @@ impl TableWriter {
         (properties, parts): (WriterProperties, Parts),
     ) -> Result<Self, RunError> {
         let folder = parent.join(name);
-        std::fs::create_dir_all(&folder).map_err(|e| RunError::write(&folder, e))?;
+        // Not its parent: where that is gone, nobody wants the table any more.
+        match std::fs::create_dir(&folder) {
+            Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(RunError::write(&folder, e));
+            }
+            _ => {}
+        }
         let writer = Self::open(&parts.path(&folder, 0), &schema, &properties)?;
         Ok(Self {
             folder,

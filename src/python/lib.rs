@@ -119,7 +119,13 @@ impl PyScorer {
     }
 
     /// What several tables come to together.
-    fn merge<'py>(&self, py: Python<'py>, counts: Vec<String>) -> PyResult<Bound<'py, PyAny>> {
+    fn merge<'py>(
+        &self,
+        py: Python<'py>,
+        counts: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let counts = counts.try_iter()?.map(|counts| counts?.extract::<String>());
+        let counts = counts.collect::<PyResult<Vec<_>>>()?;
         let counts = counts.iter().map(|counts| serde_json::from_str(counts));
         let counts: Result<Vec<Counts>, _> = counts.collect();
         let counts = counts.map_err(|e| failed(format!("counts of a table: {e}")))?;
@@ -243,7 +249,14 @@ fn score<'py>(
         report,
         exchange,
     };
-    match py.detach(|| score_files(given, request)) {
+    // Whoever waits can be interrupted; the run goes with the process then.
+    let running = std::thread::spawn(move || score_files(given, request));
+    while !running.is_finished() {
+        py.detach(|| std::thread::sleep(std::time::Duration::from_millis(50)));
+        py.check_signals()?;
+    }
+    let ended = running.join();
+    match ended.map_err(|_| failed("the run panicked"))? {
         Ok(summary) => to_python(py, &serde_json::to_value(&summary).map_err(failed)?),
         Err(error) => {
             // What the function of the caller raised is his own.
@@ -376,7 +389,11 @@ impl PyWorker {
         let (sender, batches) = sync_channel::<Result<RecordBatch, ArrowError>>(2);
         let worker = Arc::clone(&self.worker);
         std::thread::spawn(move || {
-            let read = worker.read(&job, &unit, |batch| sender.send(Ok(batch)).is_ok());
+            let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                worker.read(&job, &unit, |batch| sender.send(Ok(batch)).is_ok())
+            }));
+            // A stream that just ends would look complete.
+            let read = read.unwrap_or_else(|_| Err(RunError::Plan("the reader panicked".into())));
             if let Err(error) = read {
                 // Nobody listens who has stopped.
                 let _ = sender.send(Err(ArrowError::ExternalError(Box::new(error))));

@@ -18,7 +18,7 @@ use crate::engine::{for_each_batch, traces_table};
 use crate::job::whole_path;
 use crate::output::{RunDirectory, RunError};
 use crate::text::origin_of;
-use crate::trace::{Buckets, Quarantine, SourceFile, SourceFormat, TraceColumns, TraceSource};
+use crate::trace::{Buckets, Quarantine, SourceFile, SourceFormat, TraceSource};
 
 /// What a run has found out before its traces are scored.
 pub(super) struct Given<'g> {
@@ -176,9 +176,19 @@ fn job(
 }
 
 fn file_of_job(file: &SourceFile) -> Result<FileOfJob, RunError> {
-    // A copy of something remote: workers bring it to themselves.
     let origin = origin_of(&file.path);
-    let path = match origin.contains("://") {
+    // A copy of an object in a bucket: workers bring it to themselves.
+    let in_bucket = ["s3://", "gs://", "az://"]
+        .iter()
+        .any(|scheme| origin.starts_with(scheme));
+    let is_copy = origin != file.path.display().to_string();
+    if is_copy && (!in_bucket || origin.contains("@v")) {
+        return Err(RunError::Request(format!(
+            "`{origin}`: this process alone has a copy of it, which no other can read; workers read files that all of them see, and \
+             objects of buckets"
+        )));
+    }
+    let path = match is_copy {
         true => origin,
         false => whole_path(&file.path),
     };
@@ -190,6 +200,7 @@ fn file_of_job(file: &SourceFile) -> Result<FileOfJob, RunError> {
         parquet: file.format == SourceFormat::Parquet,
         partition: file.partition.clone(),
         rows: file.rows.as_ref().map(|rows| rows.to_vec()),
+        named: file.path.display().to_string(),
         shown: match file.given() {
             [given, ..] => origin_of(given),
             [] => origin_of(&file.path),
@@ -204,7 +215,9 @@ async fn buckets_of_repeated(
 ) -> Result<BTreeMap<String, u32>, RunError> {
     let (request, buckets) = (passes.request, passes.buckets.count);
     let files: Vec<SourceFile> = given.source.files().cloned().collect();
-    let source = TraceSource::open(files, reading(request, TraceColumns::ids()), Arc::default())?;
+    // With all columns that count: a row that is set aside for one of them has no say.
+    let columns = super::engine_plans::columns(&request.rules, None);
+    let source = TraceSource::open(files, reading(request, columns), Arc::default())?;
     let context = plan_session(
         &request.engine,
         &request.rules,

@@ -325,7 +325,13 @@ fn make(
         continues: night.as_ref().map(|night| json!(night.continues)),
     };
     let count = bucket::buckets(request, &source, night.as_ref());
-    let buckets = RunBuckets::open(&run, count, &asked.json(count), judge.is_some())?;
+    let buckets = RunBuckets::open(
+        &run,
+        count,
+        &asked.json(count),
+        judge.is_some(),
+        request.exchange.is_some(),
+    )?;
     let resumed = buckets.done_before.len() as u64;
     let passes = Passes {
         request,
@@ -463,7 +469,7 @@ fn make(
     summary.buckets = (count != Buckets::ONE).then(|| BucketSummary {
         count: count.count(),
         resumed,
-        texts_left_out: resumed > 0 && !known.repeats,
+        texts_left_out: resumed > 0 && (!known.repeats || request.exchange.is_some()),
     });
     summary.continued = night.as_ref().map(|night| night.summary.clone());
     opened

@@ -198,7 +198,8 @@ fn what_a_cluster_has_begun_ends_on_one_machine() {
         &[&BUCKETS[..], &["--resume"]].concat(),
     );
     assert!(bytes(&both.path("here")) == bytes(&out));
-    assert!(summary(&out)["buckets"]["resumed"].as_u64() >= Some(3));
+    // Nobody has held them against their rows: on one machine they are scored anew.
+    assert_eq!(summary(&out)["buckets"]["resumed"], 0);
 }
 
 #[test]
@@ -349,7 +350,11 @@ fn run_page(page: &str, blocks: usize) {
         shell
             .env("HOME", folder.path())
             .env("XDG_CACHE_HOME", folder.path().join("cache"));
-        shell.args(["-e", "-c", &format!("trap 'kill $(jobs -p)' EXIT\n{block}")]);
+        shell.args([
+            "-e",
+            "-c",
+            &format!("trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n{block}"),
+        ]);
         let ran = shell.output().unwrap();
         assert!(
             ran.status.success(),
@@ -363,7 +368,7 @@ fn run_page(page: &str, blocks: usize) {
 #[test]
 fn every_command_of_the_pages_about_clusters_works() {
     run_page("README.md", 1);
-    run_page("src/cluster/README.md", 2);
+    run_page("src/cluster/README.md", 3);
 }
 
 #[test]

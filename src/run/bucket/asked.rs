@@ -22,7 +22,10 @@ pub(crate) fn buckets(
     source: &TraceSource,
     night: Option<&Night>,
 ) -> Buckets {
-    let chosen = request.buckets.or_else(|| night.map(Night::buckets));
+    let of_night = night.map(Night::buckets);
+    // One bucket is no work for several processes.
+    let of_night = of_night.filter(|of| request.exchange.is_none() || *of != Buckets::ONE);
+    let chosen = request.buckets.or(of_night);
     // A bucket is the least that a machine can be given.
     let least = match &request.exchange {
         None => 1,

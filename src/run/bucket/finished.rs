@@ -32,6 +32,9 @@ pub(in crate::run) struct Marker {
     /// Of a bucket that another process has scored: the folder of its files among the working files, until they are moved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<String>,
+    /// Likewise the job that it was done for.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub job: String,
     /// Likewise the rows that it was made of, and what was embedded for it.
     #[serde(default)]
     pub rows: u64,
@@ -76,7 +79,8 @@ pub(in crate::run) struct FinishedBuckets {
 }
 
 impl FinishedBuckets {
-    /// Those of a run in so many buckets that is asked this. A directory that a killed run left has some; returns them too.
+    /// Those of a run in so many buckets that is asked this. A directory that a killed run left has some; returns them too,
+    /// those of other processes only where such do the run again (`elsewhere`).
     ///
     /// # Errors
     /// If the killed run was asked something else: what differs is named, and its buckets stay.
@@ -84,6 +88,7 @@ impl FinishedBuckets {
         run: &RunDirectory,
         buckets: Buckets,
         asked: &Value,
+        elsewhere: bool,
     ) -> Result<(Self, BTreeMap<u32, BucketCounts>), RunError> {
         let (path, work) = (run.path().to_owned(), run.work());
         let folder = work.join(UNFINISHED);
@@ -117,7 +122,9 @@ impl FinishedBuckets {
         for entry in fs::read_dir(&opened.folder).into_iter().flatten().flatten() {
             let marker = fs::read(entry.path()).ok();
             let marker: Option<Marker> = marker.and_then(|m| serde_json::from_slice(&m).ok());
-            let Some(marker) = marker else {
+            // What other processes have scored, nobody has held against its rows yet: where workers read them once more, the
+            // driver does, and else it is scored anew.
+            let Some(marker) = marker.filter(|of| elsewhere || of.attempt.is_none()) else {
                 continue;
             };
             // What can't be moved is not whole.
@@ -196,7 +203,13 @@ impl FinishedBuckets {
             .map(|path| (bucket_of(&path), path));
         for (bucket, path) in markers.chain(files) {
             if bucket.is_none_or(|bucket| !finished.contains(&bucket)) {
-                fs::remove_file(&path).map_err(|e| RunError::write(&path, e))?;
+                match fs::remove_file(&path) {
+                    // A worker that came late has taken it back.
+                    Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                        return Err(RunError::write(&path, e));
+                    }
+                    _ => {}
+                }
             }
         }
         Ok(())
@@ -259,7 +272,7 @@ mod tests {
         let run = RunDirectory::create(&folder.path().join("run"), false, &[]).unwrap();
         let four = Buckets::new(4).unwrap();
         let asked = json!({ "rules": { "window": 3 }, "buckets": 4 });
-        let (finished, found) = FinishedBuckets::open(&run, four, &asked).unwrap();
+        let (finished, found) = FinishedBuckets::open(&run, four, &asked, false).unwrap();
         assert!(found.is_empty());
         for bucket in [0, 1, 2] {
             write(&run, &format!("traces/bucket-0000{bucket}.parquet"));
@@ -273,7 +286,7 @@ mod tests {
         finished.add(1, &counts).unwrap();
         // One is damaged, and one was not finished.
         fs::write(run.path().join("scores/bucket-00001_00001.parquet"), "").unwrap();
-        let (_, found) = FinishedBuckets::open(&run, four, &asked).unwrap();
+        let (_, found) = FinishedBuckets::open(&run, four, &asked, false).unwrap();
         assert_eq!(found.keys().copied().collect::<Vec<_>>(), [0]);
         assert_eq!(
             (found[&0].traces.traces, found[&0].traces.failures().len()),
@@ -287,7 +300,7 @@ mod tests {
         assert_eq!(left, [0, 0, 0]);
         let asked_before = fs::read(finished.folder.join(REQUEST)).unwrap();
         let other = json!({ "rules": { "window": 5 }, "buckets": 4 });
-        let error = FinishedBuckets::open(&run, four, &other)
+        let error = FinishedBuckets::open(&run, four, &other, false)
             .unwrap_err()
             .to_string();
         assert!(error.contains("rules: window: 3 then, 5 now"), "{error}");
@@ -298,7 +311,7 @@ mod tests {
         );
         // Nobody knows what they are of.
         fs::remove_file(finished.folder.join(REQUEST)).unwrap();
-        let (_, found) = FinishedBuckets::open(&run, four, &asked).unwrap();
+        let (_, found) = FinishedBuckets::open(&run, four, &asked, false).unwrap();
         assert!(found.is_empty() && finished.files().is_empty());
     }
 }

@@ -47,8 +47,9 @@ impl RunBuckets {
         count: Buckets,
         asked: &Value,
         judged: bool,
+        elsewhere: bool,
     ) -> Result<Self, RunError> {
-        let (finished, mut done) = FinishedBuckets::open(run, count, asked)?;
+        let (finished, mut done) = FinishedBuckets::open(run, count, asked, elsewhere)?;
         if judged && !done.is_empty() {
             tracing::warn!(
                 "--resume: {} finished buckets are scored again, since judges are asked; answers come from the ledger, \

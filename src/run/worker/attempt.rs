@@ -11,14 +11,17 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::job::JobPlace;
 use crate::output::RunError;
 use crate::output::manifest::hash_of;
 use crate::run::bucket::{FileOfBucket, FinishedBuckets, Marker};
 use crate::trace::{QuarantinedRows, ReadCounts};
 
 /// Folders among the working files of a run.
-pub(super) const ATTEMPTS: &str = "attempts";
-pub(super) const UNITS: &str = "units";
+pub(super) use crate::output::directory::ATTEMPTS;
+
+/// A file that holds the hash of the job that is being done.
+const CURRENT: &str = "current-job";
 /// Attempts that differ from the one that was there first.
 const DIFFERENT: &str = "different";
 
@@ -29,6 +32,31 @@ pub(super) struct UnitMarker {
     pub quarantine: Vec<QuarantinedRows>,
     /// Rows that went to each bucket.
     pub rows: BTreeMap<u32, u64>,
+}
+
+/// The folder of the markers of a job's units.
+pub(super) fn units_of(place: &JobPlace) -> String {
+    format!("units-{}", place.blake3.get(..16).unwrap_or_default())
+}
+
+/// Says that a job is the one that is being done.
+pub(super) fn make_current(work: &Path, place: &JobPlace) -> Result<(), RunError> {
+    let path = work.join(CURRENT);
+    fs::write(&path, &place.blake3).map_err(|e| RunError::write(&path, e))
+}
+
+/// Whether a job is the one that is being done: an engine may go on with one whose driver is gone.
+///
+/// # Errors
+/// If it is another one by now.
+pub(super) fn check_current(work: &Path, place: &JobPlace) -> Result<(), RunError> {
+    match fs::read_to_string(work.join(CURRENT)) {
+        Ok(current) if current == place.blake3 => Ok(()),
+        Ok(_) => Err(RunError::Request(
+            "the run goes on with another job by now; this one is given up".into(),
+        )),
+        Err(e) => Err(RunError::write(&work.join(CURRENT), e)),
+    }
 }
 
 /// The name of a unit's marker.
@@ -107,10 +135,19 @@ pub(super) fn commit(work: &Path, markers: &Path, marker: &Marker) -> Result<Put
     if put == Put::First {
         return Ok(put);
     }
-    let first: Option<Marker> = read(&markers.join(&name));
-    let equal = first
-        .as_ref()
-        .is_none_or(|first| first.rows == marker.rows && first.files == marker.files);
+    let path = markers.join(&name);
+    let Some(first) = read::<Marker>(&path) else {
+        return Err(RunError::write(
+            &path,
+            "the marker that is there can't be read",
+        ));
+    };
+    // A file system of a network may tell of a second name that it has just made that it was there.
+    if first.attempt == marker.attempt {
+        return Ok(Put::First);
+    }
+    let equal =
+        first.files == marker.files && (first.attempt.is_none() || first.rows == marker.rows);
     if !equal {
         let folder = work.join(DIFFERENT);
         fs::create_dir_all(&folder).map_err(|e| RunError::write(&folder, e))?;
@@ -131,16 +168,17 @@ fn differs(bucket: u32) -> RunError {
     ))
 }
 
-/// Whether any attempt differed from the first.
+/// Whether any attempt differed from the first; then nobody may go on with the first either.
 ///
 /// # Errors
 /// Naming the bucket.
-pub(super) fn check_equal(work: &Path) -> Result<(), RunError> {
+pub(super) fn check_equal(work: &Path, markers: &Path) -> Result<(), RunError> {
     let entries = fs::read_dir(work.join(DIFFERENT)).into_iter().flatten();
     for entry in entries.flatten() {
         let name = entry.file_name();
         let bucket = name.to_str().and_then(|name| name.strip_suffix(".json"));
         if let Some(bucket) = bucket.and_then(|bucket| bucket.parse().ok()) {
+            let _ = fs::remove_file(markers.join(&name));
             return Err(differs(bucket));
         }
     }
@@ -161,6 +199,7 @@ mod tests {
         Marker {
             bucket: 7,
             attempt: Some(attempt.into()),
+            job: "j".into(),
             rows: 2,
             files: BTreeMap::from([("traces/bucket-00007.parquet".into(), file)]),
             counts: BucketCounts::default(),
@@ -193,13 +232,20 @@ mod tests {
             Put::Late
         );
         assert!(work.join("a").exists() && !work.join("b").exists());
-        check_equal(&work).unwrap();
+        check_equal(&work, &markers).unwrap();
         let error = commit(&work, &markers, &marker("c", "y")).unwrap_err();
         assert!(
             error.to_string().contains("bucket 7 was scored twice"),
             "{error}"
         );
-        assert!(check_equal(&work).is_err());
+        assert!(check_equal(&work, &markers).is_err());
+        assert!(!markers.join("00007.json").exists());
+        commit(&work, &markers, &marker("a", "x")).unwrap();
+        // Told twice, it is still the first.
+        assert_eq!(
+            commit(&work, &markers, &marker("a", "x")).unwrap(),
+            Put::First
+        );
         // The files of the first are where tables have them; once more changes nothing.
         let first: Marker = read(&markers.join("00007.json")).unwrap();
         first.settle(run.path()).unwrap();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use arrow::datatypes::SchemaRef;
 
 use super::WorkerJob;
-use super::attempt::{self, ATTEMPTS, UNITS, UnitMarker};
+use super::attempt::{self, ATTEMPTS, UnitMarker};
 use super::job::JobPlace;
 use super::unit::{Unit, exchanged_schema, units};
 use crate::embed::EmbeddingCounts;
@@ -67,6 +67,7 @@ pub(in crate::run) struct Done {
 struct Places {
     run: PathBuf,
     work: PathBuf,
+    units: PathBuf,
     markers: PathBuf,
 }
 
@@ -82,23 +83,25 @@ pub(in crate::run) fn drive(
     quarantine: &Quarantine,
     progress: &Progress,
 ) -> Result<Done, RunError> {
-    let places = Places {
-        run: job.run.clone(),
-        work: job.work(),
-        markers: markers.to_owned(),
-    };
-    for folder in [UNITS, ATTEMPTS] {
-        let folder = places.work.join(folder);
-        fs::create_dir_all(&folder).map_err(|e| RunError::write(&folder, e))?;
-    }
+    let work = job.work();
     // A part for every slot, and enough beside that one slow part holds up no other.
     let units = units(source, exchange.slots() * 4);
     let parts = PartsOfRun {
-        job: job.write(&places.work.join("job.json"))?,
+        job: job.write(&work.join("job.json"))?,
         buckets: job.buckets,
         schema: exchanged_schema(&job.rules),
         units,
     };
+    let places = Places {
+        run: job.run.clone(),
+        units: work.join(attempt::units_of(&parts.job)),
+        markers: markers.to_owned(),
+        work,
+    };
+    for folder in [&places.units, &places.work.join(ATTEMPTS)] {
+        fs::create_dir_all(folder).map_err(|e| RunError::write(folder, e))?;
+    }
+    attempt::make_current(&places.work, &parts.job)?;
     tracing::info!(
         exchange = exchange.name(),
         units = parts.units.len(),
@@ -115,14 +118,14 @@ pub(in crate::run) fn drive(
         while !running.is_finished() {
             std::thread::sleep(LOOKS);
             watched.look(&places, source, progress);
-            if attempt::check_equal(&places.work).is_err() {
+            if attempt::check_equal(&places.work, &places.markers).is_err() {
                 stop.store(true, Relaxed);
             }
         }
         running.join()
     });
     // This reason is the better one, whatever the exchange says.
-    attempt::check_equal(&places.work)?;
+    attempt::check_equal(&places.work, &places.markers)?;
     ended.unwrap_or_else(|_| Err(RunError::Plan(format!("{} panicked", exchange.name()))))?;
     let since = Instant::now();
     loop {
@@ -139,14 +142,16 @@ pub(in crate::run) fn drive(
             Some(_) => std::thread::sleep(LOOKS),
         }
     }
-    attempt::check_equal(&places.work)?;
+    attempt::check_equal(&places.work, &places.markers)?;
     for unit in watched.units.into_values() {
         unit.quarantine
             .into_iter()
             .for_each(|entry| quarantine.add(entry));
     }
     let mut done = Done::default();
-    for marker in watched.buckets.into_values() {
+    let of_this_run = |bucket: &u32| job.done.binary_search(bucket).is_err();
+    let buckets = watched.buckets.into_iter();
+    for (_, marker) in buckets.filter(|(bucket, _)| of_this_run(bucket)) {
         marker.settle(&places.run)?;
         done.embedding = done.embedding.and(&marker.embedding);
         done.buckets.push((marker.bucket, marker.counts));
@@ -184,20 +189,26 @@ fn new_markers<'k, T: serde::de::DeserializeOwned>(
 impl Watched {
     /// Looks for new markers.
     fn look(&mut self, places: &Places, source: &TraceSource, progress: &Progress) {
-        let folder = places.work.join(UNITS);
-        let units = new_markers::<UnitMarker>(&folder, |unit| self.units.contains_key(&unit));
+        let known = |unit| self.units.contains_key(&unit);
+        let units = new_markers::<UnitMarker>(&places.units, known);
         for (number, unit) in units {
             source.add_counts(&unit.counts);
             self.units.insert(number, unit);
         }
-        let known =
-            |bucket| self.buckets.contains_key(&bucket) || self.done.binary_search(&bucket).is_ok();
+        let known = |bucket| self.buckets.contains_key(&bucket);
         let buckets = new_markers::<Marker>(&places.markers, known);
         for (number, marker) in buckets {
-            self.embedding = self.embedding.and(&marker.embedding);
+            if !self.is_done(number) {
+                self.embedding = self.embedding.and(&marker.embedding);
+            }
             self.buckets.insert(number, marker);
         }
         progress.embedded_elsewhere(self.embedding);
+    }
+
+    /// Whether a bucket was finished before.
+    fn is_done(&self, bucket: u32) -> bool {
+        self.done.binary_search(&bucket).is_ok()
     }
 
     /// What is not there yet of what must be; none if all of it is.
@@ -216,21 +227,27 @@ impl Watched {
         for (bucket, more) in self.units.values().flat_map(|unit| &unit.rows) {
             *rows.entry(*bucket).or_default() += more;
         }
-        for (bucket, read) in rows {
-            match self.buckets.get(&bucket) {
-                None => return Ok(Some(format!("bucket {bucket} is not marked as scored"))),
-                Some(marker) if marker.rows != read => {
-                    // Nobody may go on with it.
-                    let path = places.markers.join(FinishedBuckets::name(bucket));
-                    fs::remove_file(&path).map_err(|e| RunError::write(&path, e))?;
-                    return Err(RunError::Plan(format!(
-                        "bucket {bucket} was scored from {} rows, and {read} were read for it: rows were lost or counted twice on \
-                         their way; nothing of it is used",
-                        marker.rows
-                    )));
-                }
-                Some(_) => {}
+        for bucket in rows.keys() {
+            if !self.buckets.contains_key(bucket) {
+                return Ok(Some(format!("bucket {bucket} is not marked as scored")));
             }
+        }
+        // Of those that a run on one machine has finished, nobody has counted the rows.
+        let counted = self.buckets.iter().filter(|(_, of)| of.attempt.is_some());
+        let wrong: Vec<(u32, u64, u64)> = counted
+            .map(|(bucket, of)| (*bucket, of.rows, rows.get(bucket).copied().unwrap_or(0)))
+            .filter(|(_, scored, read)| scored != read)
+            .collect();
+        // Nobody may go on with them.
+        for (bucket, ..) in &wrong {
+            let path = places.markers.join(FinishedBuckets::name(*bucket));
+            fs::remove_file(&path).map_err(|e| RunError::write(&path, e))?;
+        }
+        if let Some((bucket, scored, read)) = wrong.first() {
+            return Err(RunError::Plan(format!(
+                "bucket {bucket} was scored from {scored} rows, and {read} were read for it: rows were lost or counted twice on their \
+                 way; nothing of it is used"
+            )));
         }
         Ok(None)
     }

@@ -68,6 +68,8 @@ pub(in crate::run) struct FileOfJob {
     pub rows: Option<Vec<u64>>,
     /// How outputs name it.
     pub shown: String,
+    /// How the driver names what it reads.
+    pub named: String,
 }
 
 impl FileOfJob {
@@ -206,7 +208,11 @@ impl WorkerJob {
                 place.path.display()
             ))
         };
-        let text = fs::read(&place.path).map_err(|e| unseen(&e))?;
+        let text = fs::read(&place.path).map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied => unseen(&e),
+            // A folder of a network may get well.
+            _ => RunError::Scratch(format!("`{}`: {e}", place.path.display())),
+        })?;
         if blake3::hash(&text).to_hex().as_str() != place.blake3 {
             return Err(unseen(&"it is not the job that was handed out"));
         }

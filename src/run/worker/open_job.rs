@@ -33,13 +33,17 @@ impl WorkerSettings {
     /// What one part may use.
     pub(super) fn engine(&self, encoder: Option<&EncoderOfJob>) -> EngineRequest {
         let precision = encoder.map_or("auto", |encoder| &encoder.precision);
-        let on_cpu = encoder.is_none_or(|encoder| encoder.device.starts_with("cpu"));
+        let device = encoder.map_or("cpu", |encoder| {
+            let kinds = ["cuda", "metal"].into_iter();
+            let mut kinds = kinds.filter(|kind| encoder.device.to_lowercase().starts_with(kind));
+            kinds.next().unwrap_or("cpu")
+        });
         EngineRequest {
             model: self.model.clone(),
             adjusted: encoder
                 .map(|encoder| encoder.adjusted.clone())
                 .unwrap_or_default(),
-            device: if on_cpu { "cpu" } else { "auto" }.into(),
+            device: device.into(),
             precision: precision.into(),
             threads: 1,
             memory_limit: self.memory_limit / self.slots.max(1),
@@ -57,6 +61,7 @@ impl WorkerSettings {
 
 /// A job, ready to be worked at.
 pub(super) struct OpenJob {
+    pub place: JobPlace,
     pub job: WorkerJob,
     pub only: Option<Arc<HashSet<String>>>,
     pub model: Option<Arc<Model>>,
@@ -95,7 +100,13 @@ impl OpenJobs {
         if let Some((_, job)) = jobs.iter().find(|(known, _)| known == place) {
             return Ok(Arc::clone(job));
         }
-        let of_worker = |e: RunError| RunError::Request(format!("worker {}: {e}", settings.name));
+        let of_worker = |e: RunError| {
+            let told = format!("worker {}: {e}", settings.name);
+            match e {
+                RunError::Scratch(_) => RunError::Scratch(told),
+                _ => RunError::Request(told),
+            }
+        };
         let job = WorkerJob::read(place).map_err(of_worker)?;
         let engine = settings.engine(job.encoder.as_ref());
         let model = match &job.encoder {
@@ -114,6 +125,7 @@ impl OpenJobs {
             only,
             model,
             job,
+            place: place.clone(),
         });
         if jobs.len() >= MOST_OPEN {
             jobs.remove(0);
@@ -128,7 +140,10 @@ impl OpenJobs {
         wanted: &EncoderOfJob,
         settings: &WorkerSettings,
     ) -> Result<Arc<Model>, RunError> {
-        let key = format!("{}, {:?}", wanted.precision, wanted.adjusted);
+        let key = format!(
+            "{}, {}, {:?}",
+            wanted.device, wanted.precision, wanted.adjusted
+        );
         let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
         let model = match models.get(&key) {
             Some(model) => Arc::clone(model),

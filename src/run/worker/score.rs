@@ -17,6 +17,7 @@ use datafusion::prelude::SessionContext;
 use futures::{StreamExt, stream};
 
 use super::attempt::{self, ATTEMPTS};
+use super::job::JobPlace;
 use super::open_job::{OpenJob, WorkerSettings};
 use super::unit::{BUCKET, read_schema};
 use crate::embed::{EmbeddingCounts, EmbeddingService};
@@ -94,6 +95,7 @@ pub(super) async fn score(
     let encoder = service.clone();
     let part = Arc::new(Part {
         work: job.work(),
+        place: open.place.clone(),
         job: bucket_job,
         context: context.clone(),
         counted,
@@ -148,6 +150,7 @@ fn bucket_job(
 struct Part {
     /// The working files of the run.
     work: PathBuf,
+    place: JobPlace,
     job: Arc<BucketJob>,
     context: SessionContext,
     counted: Arc<CountedRows>,
@@ -163,12 +166,21 @@ impl Part {
         bucket: u32,
         rows: Arc<dyn datafusion::physical_plan::ExecutionPlan>,
     ) -> Result<u32, RunError> {
+        let rows_of_it = self.counted.of(bucket);
+        if rows_of_it == 0 {
+            return Err(RunError::Plan(format!(
+                "bucket {bucket} has traces, and no row was carried for it: what its rows say of their session is not what the driver \
+                 has read; nothing of it is used"
+            )));
+        }
         let attempts = self.work.join(ATTEMPTS);
         // Where the run is gone, nothing is begun.
         let folder = tempfile::Builder::new()
             .prefix(&format!("{bucket:05}."))
             .tempdir_in(&attempts)
             .map_err(|e| RunError::write(&attempts, e))?;
+        let work = folder.path().join("work");
+        std::fs::create_dir(&work).map_err(|e| RunError::write(&work, e))?;
         let place = BucketPlace::in_folder(folder.path().to_owned(), Parts::OfBucket(bucket));
         let counts = place.score(&self.job, &self.context, rows).await?;
         let files = attempt::files_of(folder.path())?;
@@ -180,9 +192,11 @@ impl Part {
             files,
             counts,
             attempt: Some(format!("{ATTEMPTS}/{name}")),
-            rows: self.counted.of(bucket),
+            job: self.place.blake3.clone(),
+            rows: rows_of_it,
             embedding: self.embedded(),
         };
+        attempt::check_current(&self.work, &self.place)?;
         attempt::commit(&self.work, &self.work.join(UNFINISHED), &marker)?;
         Ok(bucket)
     }

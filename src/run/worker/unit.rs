@@ -9,7 +9,7 @@ use arrow::compute::{cast, filter_record_batch};
 use arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 
-use super::attempt::{self, UNITS, UnitMarker};
+use super::attempt::{self, UnitMarker};
 use super::open_job::OpenJob;
 use crate::metric::Rules;
 use crate::output::RunError;
@@ -91,10 +91,27 @@ pub(super) fn exchanged_schema(rules: &Rules) -> SchemaRef {
 }
 
 /// A file that is open, and what holds its copy.
-struct OpenFile {
+struct OpenFile<'j> {
     number: usize,
     source: TraceSource,
+    /// Where it was found, and how the driver names it.
+    path: PathBuf,
+    named: &'j str,
+    quarantine: Arc<Quarantine>,
     _copy: Option<Fetched>,
+}
+
+impl OpenFile<'_> {
+    /// Adds what was read of it, under the name that the driver knows.
+    fn close(self, marker: &mut UnitMarker) {
+        marker.counts.add(&self.source.counts());
+        let here = self.path.display().to_string();
+        for mut entry in self.quarantine.sorted() {
+            entry.file = PathBuf::from(self.named);
+            entry.reason = entry.reason.replace(&here, self.named);
+            marker.quarantine.push(entry);
+        }
+    }
 }
 
 /// Reads a unit. `each` gets batches of rows and returns whether it takes more; when it has taken all, the unit's marker is
@@ -107,20 +124,19 @@ pub(super) fn read(
     unit: &Unit,
     mut each: impl FnMut(RecordBatch) -> bool,
 ) -> Result<(), RunError> {
-    let quarantine = Arc::new(Quarantine::default());
     let schema = exchanged_schema(&job.job.rules);
     let mut marker = UnitMarker {
         counts: Default::default(),
         quarantine: Vec::new(),
         rows: BTreeMap::new(),
     };
-    let mut open: Option<OpenFile> = None;
+    let mut open: Option<OpenFile<'_>> = None;
     for (file, piece) in &unit.pieces {
         if open.as_ref().is_none_or(|open| open.number != *file) {
             if let Some(read) = open.take() {
-                add(&mut marker, &read);
+                read.close(&mut marker);
             }
-            open = Some(open_file(job, *file, &quarantine)?);
+            open = Some(open_file(job, *file)?);
         }
         let Some(open) = &open else {
             continue;
@@ -144,24 +160,17 @@ pub(super) fn read(
         }
     }
     if let Some(read) = open {
-        add(&mut marker, &read);
+        read.close(&mut marker);
     }
-    marker.quarantine = quarantine.sorted();
-    let folder = job.job.work().join(UNITS);
+    let folder = job.job.work().join(attempt::units_of(&job.place));
+    attempt::check_current(&job.job.work(), &job.place)?;
     attempt::put_if_absent(&folder, &attempt::of_unit(unit.number), &marker)?;
     Ok(())
 }
 
-fn add(marker: &mut UnitMarker, read: &OpenFile) {
-    marker.counts.add(&read.source.counts());
-}
-
 /// Opens a file of the job.
-fn open_file(
-    job: &OpenJob,
-    number: usize,
-    quarantine: &Arc<Quarantine>,
-) -> Result<OpenFile, RunError> {
+fn open_file(job: &OpenJob, number: usize) -> Result<OpenFile<'_>, RunError> {
+    let quarantine = Arc::new(Quarantine::default());
     let Some(file) = job.job.files.get(number) else {
         return Err(RunError::Plan(format!("the job has no file {number}")));
     };
@@ -169,7 +178,7 @@ fn open_file(
         false => (PathBuf::from(&file.path), None),
         true => {
             let copy = fetched(vec![file.path.clone()], false)
-                .map_err(|e| RunError::Request(e.to_string()))?;
+                .map_err(|e| RunError::Scratch(e.to_string()))?;
             let path = copy.paths.first().map(PathBuf::from);
             (path.unwrap_or_default(), Some(copy))
         }
@@ -202,7 +211,7 @@ fn open_file(
     let source = TraceSource::open(
         vec![file.source(path.clone())],
         options,
-        Arc::clone(quarantine),
+        Arc::clone(&quarantine),
     )?;
     if source.files().count() == 0 {
         return Err(wrong(
@@ -217,11 +226,14 @@ fn open_file(
     Ok(OpenFile {
         number,
         source,
+        path,
+        named: &file.named,
+        quarantine,
         _copy: copy,
     })
 }
 
-/// The rows of a batch whose buckets are not done, with their buckets; counts them.
+/// The rows of a batch whose buckets are not done, with their buckets; counts all of them.
 fn with_buckets(
     job: &OpenJob,
     schema: &SchemaRef,
@@ -257,8 +269,12 @@ fn with_buckets(
         .map_err(failed)?;
     all.push(Arc::new(Int32Array::from(of_rows)));
     let mut batch = RecordBatch::try_new(Arc::clone(schema), all).map_err(failed)?;
+    let last = batch.num_columns() - 1;
+    // Those of buckets that are done count too: the driver holds each bucket against its rows, whoever has scored it.
+    for bucket in batch.column(last).as_primitive::<Int32Type>().values() {
+        *rows.entry(bucket.cast_unsigned()).or_default() += 1;
+    }
     if !job.job.done.is_empty() {
-        let last = batch.num_columns() - 1;
         let of_rows = batch.column(last).as_primitive::<Int32Type>();
         let is_done = |bucket: u32| job.job.done.binary_search(&bucket).is_ok();
         let wanted = of_rows
@@ -267,10 +283,6 @@ fn with_buckets(
             .map(|bucket| Some(!is_done(bucket.cast_unsigned())));
         let wanted = wanted.collect();
         batch = filter_record_batch(&batch, &wanted).map_err(failed)?;
-    }
-    let last = batch.num_columns() - 1;
-    for bucket in batch.column(last).as_primitive::<Int32Type>().values() {
-        *rows.entry(bucket.cast_unsigned()).or_default() += 1;
     }
     Ok(batch)
 }

@@ -56,8 +56,13 @@ pub fn wait_for(folder: &Path, kind: &str, count: usize) {
     loop {
         let entries = std::fs::read_dir(folder).unwrap().flatten();
         let hidden = entries.filter(|e| e.file_name().to_string_lossy().contains("-partial-"));
-        let markers = hidden.flat_map(|run| {
-            let markers = std::fs::read_dir(run.path().join("work").join(kind));
+        let folders = hidden.flat_map(|run| {
+            let folders = std::fs::read_dir(run.path().join("work"));
+            folders.into_iter().flatten().flatten()
+        });
+        let folders = folders.filter(|of| of.file_name().to_string_lossy().starts_with(kind));
+        let markers = folders.flat_map(|folder| {
+            let markers = std::fs::read_dir(folder.path());
             markers.into_iter().flatten().flatten()
         });
         let markers = markers.filter(|marker| {

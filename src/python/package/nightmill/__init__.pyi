@@ -89,7 +89,7 @@ class Parts:
         """How many buckets there are: 0 to `buckets` - 1."""
     @property
     def schema(self) -> ArrowSchema:
-        """The columns of rows on their way; the last is `bucket` (uint32)."""
+        """The columns of rows on their way; the last is `bucket` (int32)."""
 
 class Worker:
     """Does parts of runs: reads units of files, and scores buckets. One a process: it keeps the models it has loaded."""
