@@ -7,6 +7,8 @@
 # python3 and binutils; for another processor also its standard library: rustup target add aarch64-unknown-linux-gnu.
 # With the same commit and the same Rust, the tarballs are equal to the byte.
 set -euo pipefail
+# A library of compression is compiled in: what this machine has, others may lack.
+export LZMA_API_STATIC=1
 cd "$(dirname "$0")/.."
 . scripts/zig.sh
 
