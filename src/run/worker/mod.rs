@@ -1,6 +1,6 @@
 //! A run whose parts other processes do, on this machine or on many: readers of files, and scorers of buckets.
 //!
-//! The driver opens the files and writes a job ([`WorkerJob`]) beside the run's markers. Workers read units of the files and
+//! The driver opens the files and writes a job (`job.rs`) beside the run's markers. Workers read units of the files and
 //! say of each row its bucket; an [`Exchange`] carries rows of one bucket to one place; there a worker scores them with the
 //! same code that scores a bucket on one machine, writes its files aside and puts a marker. What no marker says has not
 //! happened: so parts may be lost, done twice, or end late, and the tables are the same, byte for byte.
