@@ -1,7 +1,8 @@
 //! An executor: does parts of runs, and gives other executors the rows that it has read for them.
 
+use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -71,6 +72,29 @@ const FOR_EXCHANGE: usize = 4;
 /// How long the scheduler may take to begin.
 const STARTED_WITHIN: Duration = Duration::from_secs(20);
 
+/// A file in the folder of an executor whose lock it holds as long as it runs.
+const LOCK: &str = ".lock";
+
+/// Makes the lock of a folder. It has its name only when it is locked: nobody takes the folder for a leftover before.
+fn locked(folder: &Path) -> std::io::Result<File> {
+    let unnamed = folder.join(".lock-new");
+    let lock = File::create(&unnamed)?;
+    lock.lock()?;
+    std::fs::rename(unnamed, folder.join(LOCK))?;
+    Ok(lock)
+}
+
+/// Removes what executors that were killed have left here: rows on their way, which nobody asks for any more.
+fn remove_left_behind(work_dir: &Path) {
+    for entry in std::fs::read_dir(work_dir).into_iter().flatten().flatten() {
+        let is_own = entry.file_name().to_string_lossy().starts_with("executor-");
+        let lock = File::open(entry.path().join(LOCK));
+        if is_own && lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 /// Runs an executor until it is told to stop (SIGTERM, Ctrl+C): then it ends the parts that it is at. `listening` is told
 /// where, before it asks for work.
 ///
@@ -87,12 +111,14 @@ pub fn run_executor(
     let failed = |e: &dyn std::error::Error| ClusterError::Engine(in_full(e));
     let made = std::fs::create_dir_all(&request.work_dir);
     made.map_err(|e| ClusterError::Engine(format!("{}: {e}", request.work_dir.display())))?;
-    // What an executor of before has left, nobody asks for.
+    remove_left_behind(&request.work_dir);
     let own = tempfile::Builder::new()
         .prefix("executor-")
         .tempdir_in(&request.work_dir);
     let own =
         own.map_err(|e| ClusterError::Engine(format!("{}: {e}", request.work_dir.display())))?;
+    let _lock = locked(own.path())
+        .map_err(|e| ClusterError::Engine(format!("{}: {e}", own.path().display())))?;
     let for_exchange = request.memory_limit / FOR_EXCHANGE;
     runtime(2)?.block_on(async {
         let listener = TcpListener::bind(request.bind).await;
@@ -196,4 +222,24 @@ fn flight(listener: TcpListener, keys: Option<ClusterKeys>) -> Arc<ArrowFlightSe
                 .map_err(BallistaError::TonicError)
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_executor_left_goes_and_what_a_live_one_has_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = ["executor-dead", "executor-alive", "executor-begun", "other"];
+        let [dead, alive, begun, other] = paths.map(|name| folder.path().join(name));
+        for path in [&dead, &alive, &begun, &other] {
+            std::fs::create_dir(path).unwrap();
+        }
+        drop(locked(&dead).unwrap());
+        drop(locked(&other).unwrap());
+        let _lock = locked(&alive).unwrap();
+        remove_left_behind(folder.path());
+        assert!(!dead.exists() && alive.exists() && begun.exists() && other.exists());
+    }
 }

@@ -32,9 +32,6 @@ pub(in crate::run) struct Marker {
     /// Of a bucket that another process has scored: the folder of its files among the working files, until they are moved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<String>,
-    /// Likewise the job that it was done for.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub job: String,
     /// Likewise the rows that it was made of, and what was embedded for it.
     #[serde(default)]
     pub rows: u64,

@@ -199,7 +199,6 @@ mod tests {
         Marker {
             bucket: 7,
             attempt: Some(attempt.into()),
-            job: "j".into(),
             rows: 2,
             files: BTreeMap::from([("traces/bucket-00007.parquet".into(), file)]),
             counts: BucketCounts::default(),

@@ -43,11 +43,6 @@ impl Worker {
         }
     }
 
-    /// How errors name it.
-    pub fn name(&self) -> &str {
-        &self.settings.name
-    }
-
     /// The columns of the rows of a job on their way from readers to scorers.
     ///
     /// # Errors

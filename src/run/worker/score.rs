@@ -192,7 +192,6 @@ impl Part {
             files,
             counts,
             attempt: Some(format!("{ATTEMPTS}/{name}")),
-            job: self.place.blake3.clone(),
             rows: rows_of_it,
             embedding: self.embedded(),
         };
