@@ -36,7 +36,12 @@ pub(super) struct ScoreArgs {
     continues: Option<PathBuf>,
     /// Have the run done by the executors of a cluster: the address of its scheduler. --out is a folder that all of them see
     #[cfg(feature = "cluster")]
-    #[arg(long, value_name = "HOST:PORT", help_heading = "Machines")]
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        conflicts_with = "simulate",
+        help_heading = "Machines"
+    )]
     cluster: Option<String>,
     /// The folder of the cluster's keys, as `nightmill keys` makes it
     #[cfg(feature = "cluster")]

@@ -58,6 +58,9 @@ pub(crate) const UNFINISHED: &str = "buckets";
 /// The folder of what other processes are at, likewise.
 pub(crate) const ATTEMPTS: &str = "attempts";
 
+/// The file that holds the hash of the job that other processes are at, likewise. Without it nobody may be at any.
+pub(crate) const CURRENT_JOB: &str = "current-job";
+
 /// A run directory under construction. Dropping it without [`RunDirectory::commit`] removes it, unless it holds finished
 /// buckets, which another run can go on with.
 #[derive(Debug)]

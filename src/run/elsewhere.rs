@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use arrow::array::{Array, AsArray};
 
+use super::Progress;
 use super::ScoreRequest;
 use super::bucket::BucketCounts;
 use super::engine_plans::plan_session;
 use super::judging::judgements::Judgements;
 use super::night::Night;
-use super::score::Progress;
 use super::signals_file::GivenSignals;
 use super::stages::{Passes, reading};
 use super::worker::{EncoderOfJob, Exchange, FileOfJob, NightOfJob, WorkerJob, drive};

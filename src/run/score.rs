@@ -1,23 +1,22 @@
 //! `nightmill score`: the main job.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 
 use serde_json::json;
 
 use super::attention::{self, AttentionModel};
-use super::bucket::{self, Asked, BucketCounts, RunBuckets, SessionCounts, TraceCounts};
+use super::bucket::{self, Asked, BucketCounts, RunBuckets};
 use super::engine::runtime;
 use super::making::{Making, making, set_aside};
 use super::signals_file::GivenSignals;
+use super::summarise::summarise;
 use super::worker::Exchange;
-use super::{EngineRequest, PageWriter, Retry, elsewhere, engine_plans, page};
-use crate::embed::{EmbeddingCounts, EmbeddingService};
+use super::{EngineRequest, PageWriter, Progress, Retry, elsewhere, engine_plans, page};
 use crate::job::{CalibratedModel, Calibration, RequestRecord, whole_path};
 use crate::metric::session_signal::ATTENTION;
-use crate::metric::{ALL, CONVERSATION, Rules};
-use crate::output::{Distributions, RunDirectory, RunError, manifest};
+use crate::metric::{CONVERSATION, Rules};
+use crate::output::{RunDirectory, RunError, manifest};
 use crate::run::inputs::inputs;
 use crate::run::judging::request::JudgeRequest;
 use crate::run::judging::traces;
@@ -26,7 +25,6 @@ use crate::run::stages::{Known, Passes};
 use crate::run::{carried, retry_conversations, stages, triage};
 use crate::selection::TargetChoice;
 use crate::summary::{BucketSummary, PageSessions, Summary, TriageSummary, first_texts};
-use crate::text::TextMode;
 use crate::trace::format::Found;
 use crate::trace::{Buckets, ColumnMap, OnBadFile, Quarantine, SourceFile, TraceSource};
 
@@ -90,74 +88,6 @@ impl ScoreRequest {
     /// Whether it asks the failures of a run again.
     pub(super) fn is_retry(&self) -> bool {
         self.retry().is_some()
-    }
-}
-
-/// What a run has done so far; read by whoever shows it, from any thread.
-#[derive(Debug, Default)]
-pub struct Progress {
-    source: OnceLock<Arc<TraceSource>>,
-    service: OnceLock<Arc<EmbeddingService>>,
-    /// What other processes have embedded for it.
-    elsewhere: Mutex<EmbeddingCounts>,
-    stage: Mutex<&'static str>,
-    /// Cases done, and cases in all, where that is what takes time.
-    cases: (AtomicU64, AtomicU64),
-}
-
-impl Progress {
-    /// Rows read and rows expected, once the files are open.
-    pub fn rows(&self) -> Option<(u64, Option<u64>)> {
-        self.source
-            .get()
-            .map(|source| (source.rows_read(), source.rows_expected()))
-    }
-
-    /// Texts and tokens embedded, once the model is loaded.
-    pub fn embedding(&self) -> Option<EmbeddingCounts> {
-        let elsewhere = *self
-            .elsewhere
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        self.service
-            .get()
-            .map(|service| service.counts().and(&elsewhere))
-    }
-
-    /// So much was embedded by other processes so far.
-    pub(crate) fn embedded_elsewhere(&self, counts: EmbeddingCounts) {
-        *self
-            .elsewhere
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = counts;
-    }
-
-    /// What is being done now.
-    pub fn stage(&self) -> &'static str {
-        *self.stage.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Cases done and cases in all, while a suite is run.
-    pub fn cases(&self) -> Option<(u64, u64)> {
-        let (done, all) = &self.cases;
-        let all = all.load(Relaxed);
-        (all > 0).then(|| (done.load(Relaxed), all))
-    }
-
-    /// So many cases of so many are done.
-    pub(crate) fn part(&self, done: u64, all: u64) {
-        self.cases.0.store(done, Relaxed);
-        self.cases.1.store(all, Relaxed);
-    }
-
-    /// One more case is done.
-    pub(crate) fn advance(&self) {
-        self.cases.0.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn enter(&self, stage: &'static str) {
-        *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = stage;
-        tracing::info!(stage, "stage");
     }
 }
 
@@ -571,66 +501,4 @@ pub(super) fn check_rows(source: &TraceSource) -> Result<(), RunError> {
         }
         count => format!("no rows to score: all files are empty ({count} opened)"),
     }))
-}
-
-fn summarise(
-    request: &ScoreRequest,
-    source: &TraceSource,
-    (quarantined, repeats): (u64, bool),
-    traces: TraceCounts,
-    sessions: &SessionCounts,
-    distributions: &Distributions,
-    embedding: EmbeddingCounts,
-) -> Result<Summary, RunError> {
-    let rules = &request.rules;
-    let rows_read = source.rows_read();
-    let left_out = source.rows_left_out();
-    let kept = rows_read.checked_sub(quarantined + left_out);
-    let merged = kept.and_then(|kept| kept.checked_sub(traces.traces))
-        .filter(|merged| *merged == 0 || repeats).ok_or_else(|| {
-        RunError::Plan(format!(
-            "rows don't add up: {rows_read} read, {quarantined} quarantined, {left_out} left out, {} scored; nothing was written",
-            traces.traces
-        ))
-    })?;
-    let computed = ALL
-        .iter()
-        .filter(|m| m.has_scores() && rules.computes(m.name));
-    let share = |part: u64, whole: u64| {
-        (whole > 0).then(|| crate::metric::round4(part as f64 / whole as f64))
-    };
-    Ok(Summary {
-        files: source.files().count() as u64,
-        rows_read,
-        traces: traces.traces,
-        sessions: sessions.sessions,
-        traces_without_session: traces.without_session,
-        empty_session_ids: source.empty_session_ids(),
-        merged_duplicates: merged,
-        rows_left_out: left_out,
-        failed_signals: traces.failed_signals,
-        pending_signals: traces.pending_signals,
-        traces_without_expected: traces.without_expected,
-        traces_without_spans: traces.without_spans,
-        sessions_without_evidence: sessions.without_evidence.clone(),
-        evidence_required: rules.null_without_evidence,
-        text_mode: (embedding.texts > 0
-            && (rules.text_mode == TextMode::Content || source.has_documents()))
-        .then_some(rules.text_mode),
-        texts: embedding.texts,
-        distinct_texts: embedding.distinct_texts,
-        cached_texts: embedding.cache.found,
-        dedup_share: share(
-            embedding.texts.saturating_sub(embedding.distinct_texts),
-            embedding.texts,
-        ),
-        tokens: embedding.tokens,
-        tokens_per_second: (embedding.tokens > 0)
-            .then(|| (embedding.tokens as f64 / embedding.embed_seconds).round()),
-        metrics: distributions.summaries(computed, rules),
-        gates: distributions.gates(rules),
-        failures: traces.failures(),
-        worst_sessions: sessions.worst_sessions(),
-        ..Summary::default()
-    })
 }

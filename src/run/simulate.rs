@@ -12,8 +12,9 @@ use arrow::array::{RecordBatch, RecordBatchIterator};
 use arrow::ipc::writer::StreamWriter;
 use serde::Serialize;
 
+use super::Progress;
 use super::ScoreRequest;
-use super::score::{Progress, score};
+use super::score::score;
 use super::worker::{Exchange, PartsOfRun, Worker, WorkerSettings};
 use crate::output::RunError;
 use crate::trace::Buckets;

@@ -1,6 +1,7 @@
 //! Runs on a cluster: scheduler and executors are processes of their own, and the tables are those of one machine, byte for
 //! byte, whatever happens to whom.
 
+mod kinds_of_runs;
 mod members;
 
 use std::path::{Path, PathBuf};
@@ -455,4 +456,26 @@ fn what_a_cluster_would_take_is_told_of_a_sample() {
         "{}",
         wrong.stderr
     );
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_executor_that_dies_at_the_moment_of_a_commit_changes_nothing() {
+    let library = tempfile::tempdir().unwrap();
+    let library = crate::killed_at_each_write::killer(library.path());
+    let library = library.display().to_string();
+    // Before its marker is there, and when it is there and nobody has been told.
+    for moment in ["KILL_BEFORE_LINK", "KILL_AFTER_LINK"] {
+        for markers in ["/units-", "/buckets/"] {
+            let both = Both::new();
+            let mut cluster = Cluster::with_keys(both.folder.path(), None);
+            cluster.add(&[("LD_PRELOAD", &library), (moment, markers)]);
+            // It has begun before there is anyone else.
+            let mut run = both.begin(&cluster, &[]);
+            assert!(cluster.waits_for_death(0), "{moment} {markers}");
+            assert_eq!(run.try_wait().unwrap(), None);
+            cluster.add(&[]);
+            both.is_equal(&cluster, run);
+        }
+    }
 }

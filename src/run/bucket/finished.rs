@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{BucketCounts, FACTS, PLACES};
 use crate::embed::EmbeddingCounts;
 use crate::history::CARRIED;
-use crate::output::directory::UNFINISHED;
+use crate::output::directory::{CURRENT_JOB, UNFINISHED};
 use crate::output::manifest::hash_of;
 use crate::output::table_writer::Parts;
 use crate::output::{RunDirectory, RunError};
@@ -94,6 +94,8 @@ impl FinishedBuckets {
             work,
             folder,
         };
+        // Workers of a job whose driver is gone must commit nothing after this look at what is there.
+        let _ = fs::remove_file(opened.work.join(CURRENT_JOB));
         let request = opened.folder.join(REQUEST);
         match fs::read(&request)
             .ok()

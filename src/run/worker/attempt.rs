@@ -18,10 +18,8 @@ use crate::run::bucket::{FileOfBucket, FinishedBuckets, Marker};
 use crate::trace::{QuarantinedRows, ReadCounts};
 
 /// Folders among the working files of a run.
-pub(super) use crate::output::directory::ATTEMPTS;
+pub(super) use crate::output::directory::{ATTEMPTS, CURRENT_JOB};
 
-/// A file that holds the hash of the job that is being done.
-const CURRENT: &str = "current-job";
 /// Attempts that differ from the one that was there first.
 const DIFFERENT: &str = "different";
 
@@ -41,7 +39,7 @@ pub(super) fn units_of(place: &JobPlace) -> String {
 
 /// Says that a job is the one that is being done.
 pub(super) fn make_current(work: &Path, place: &JobPlace) -> Result<(), RunError> {
-    let path = work.join(CURRENT);
+    let path = work.join(CURRENT_JOB);
     fs::write(&path, &place.blake3).map_err(|e| RunError::write(&path, e))
 }
 
@@ -50,12 +48,14 @@ pub(super) fn make_current(work: &Path, place: &JobPlace) -> Result<(), RunError
 /// # Errors
 /// If it is another one by now.
 pub(super) fn check_current(work: &Path, place: &JobPlace) -> Result<(), RunError> {
-    match fs::read_to_string(work.join(CURRENT)) {
+    match fs::read_to_string(work.join(CURRENT_JOB)) {
         Ok(current) if current == place.blake3 => Ok(()),
-        Ok(_) => Err(RunError::Request(
-            "the run goes on with another job by now; this one is given up".into(),
+        Err(e) if e.kind() != ErrorKind::NotFound => {
+            Err(RunError::write(&work.join(CURRENT_JOB), e))
+        }
+        _ => Err(RunError::Request(
+            "the run has ended, or goes on with another job by now; this one is given up".into(),
         )),
-        Err(e) => Err(RunError::write(&work.join(CURRENT), e)),
     }
 }
 

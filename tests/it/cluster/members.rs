@@ -122,6 +122,13 @@ impl Cluster {
         self.begin_executor(command);
     }
 
+    /// One more executor, with these flags.
+    pub fn add_with(&mut self, flags: &[&str]) {
+        let mut command = self.executor(&mut program(), &[]);
+        command.args(flags);
+        self.begin_executor(command);
+    }
+
     /// One more executor, which can write no file of more than so many kilobytes.
     pub fn add_with_full_disk(&mut self, kilobytes: usize) {
         let mut shell = Command::new("bash");
@@ -166,6 +173,20 @@ impl Cluster {
     pub fn signal(&self, executor: usize, signal: rustix::process::Signal) {
         let child = rustix::process::Pid::from_child(&self.executors[executor]);
         rustix::process::kill_process(child, signal).unwrap();
+    }
+
+    /// Waits until an executor was ended by a signal; whether it was.
+    pub fn waits_for_death(&mut self, executor: usize) -> bool {
+        use std::os::unix::process::ExitStatusExt;
+
+        let since = Instant::now();
+        while since.elapsed() < Duration::from_secs(60) {
+            if let Some(ended) = self.executors[executor].try_wait().unwrap() {
+                return ended.signal() == Some(9);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        false
     }
 
     /// Kills the scheduler.

@@ -1,10 +1,12 @@
 /* Kills the process at the Nth call that changes a file: KILL_AT=N. A write is torn: half of it is done first.
+   KILL_BEFORE_LINK=PART and KILL_AFTER_LINK=PART: when a file is given a second name that has this part.
    Loaded before the C library, so that the program under test needs no part in it. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -61,3 +63,15 @@ BEFORE(unlink, (const char *path), path)
 BEFORE(unlinkat, (int folder, const char *path, int flags), folder, path, flags)
 BEFORE(rmdir, (const char *path), path)
 BEFORE(mkdir, (const char *path, mode_t mode), path, mode)
+
+static int has_part(const char *name, const char *variable) {
+    const char *part = getenv(variable);
+    return part != NULL && strstr(name, part) != NULL;
+}
+
+int linkat(int of, const char *from, int in, const char *to, int flags) {
+    if (has_part(to, "KILL_BEFORE_LINK")) die();
+    int made = REAL(linkat)(of, from, in, to, flags);
+    if (has_part(to, "KILL_AFTER_LINK")) die();
+    return made;
+}
