@@ -27,9 +27,9 @@ pub(super) struct ExecutorArgs {
     /// Parts that it does at once, each with a thread that encodes [default: all cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     slots: Option<u16>,
-    /// Memory to stay within, beside the model: 4G, 48G
-    #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = bytes_of)]
-    memory_limit: usize,
+    /// Memory to stay within, beside the model: 4G, 48G [default: 2G, or 256M a slot where that is more]
+    #[arg(long, value_name = "SIZE", value_parser = bytes_of)]
+    memory_limit: Option<usize>,
     /// A local folder for vectors that are kept from run to run [default: kept as long as it runs, in --work-dir]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,

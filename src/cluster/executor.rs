@@ -23,6 +23,7 @@ use super::codec::StageCodec;
 use super::exchange::reach;
 use super::keys::in_full;
 use super::{ClusterError, ClusterKeys, MOST_MESSAGE, check_bind, host_and_port, runtime};
+use crate::run::open::LEAST_MEMORY;
 use crate::run::worker::{Worker, WorkerSettings};
 
 /// What an executor is asked.
@@ -38,8 +39,8 @@ pub struct ExecutorRequest {
     pub work_dir: PathBuf,
     /// Parts that it does at once, each with a thread that encodes.
     pub slots: usize,
-    /// Bytes that it aims to stay within, beside the model.
-    pub memory_limit: usize,
+    /// Bytes that it aims to stay within, beside the model; none are 2 GiB, or 256 MiB a slot where that is more.
+    pub memory_limit: Option<usize>,
     /// A folder for vectors that are kept from run to run; none keeps them as long as it runs.
     pub cache: Option<PathBuf>,
     /// Bytes that vectors may take.
@@ -66,8 +67,29 @@ impl ExecutorRequest {
     }
 }
 
+impl ExecutorRequest {
+    /// Bytes that it aims to stay within.
+    fn memory(&self) -> Result<usize, ClusterError> {
+        let usual = USUAL.max(self.slots * USUAL_OF_A_SLOT);
+        let memory = self.memory_limit.unwrap_or(usual);
+        let least = self.slots * LEAST_OF_A_SLOT;
+        match memory < least {
+            true => Err(ClusterError::Memory {
+                slots: self.slots,
+                least: least.div_ceil(1 << 20),
+            }),
+            false => Ok(memory),
+        }
+    }
+}
+
 /// Of the memory of an executor, the part for rows on their way: a fourth. Scoring has the rest.
 const FOR_EXCHANGE: usize = 4;
+
+/// Bytes of a slot, at least, and where nobody says how many.
+const LEAST_OF_A_SLOT: usize = LEAST_MEMORY / (FOR_EXCHANGE - 1) * FOR_EXCHANGE;
+const USUAL_OF_A_SLOT: usize = 256 << 20;
+const USUAL: usize = 2 << 30;
 
 /// How long the scheduler may take to begin.
 const STARTED_WITHIN: Duration = Duration::from_secs(20);
@@ -106,6 +128,7 @@ pub fn run_executor(
 ) -> Result<(), ClusterError> {
     let keys = request.keys.as_deref().map(ClusterKeys::read).transpose()?;
     check_bind(request.bind, keys.as_ref())?;
+    let memory_limit = request.memory()?;
     let (scheduler_host, scheduler_port) = host_and_port(&request.scheduler)?;
     let host = request.host()?;
     let failed = |e: &dyn std::error::Error| ClusterError::Engine(in_full(e));
@@ -119,7 +142,7 @@ pub fn run_executor(
         own.map_err(|e| ClusterError::Engine(format!("{}: {e}", request.work_dir.display())))?;
     let _lock = locked(own.path())
         .map_err(|e| ClusterError::Engine(format!("{}: {e}", own.path().display())))?;
-    let for_exchange = request.memory_limit / FOR_EXCHANGE;
+    let for_exchange = memory_limit / FOR_EXCHANGE;
     runtime(2)?.block_on(async {
         let listener = TcpListener::bind(request.bind).await;
         let listener = listener.map_err(|e| ClusterError::Address {
@@ -131,7 +154,7 @@ pub fn run_executor(
             name: format!("{host}:{}", address.port()),
             model: request.model.clone(),
             slots: request.slots,
-            memory_limit: request.memory_limit - for_exchange,
+            memory_limit: memory_limit - for_exchange,
             folder: own.path().to_owned(),
             cache: request.cache.clone(),
             cache_size: request.cache_size,

@@ -47,6 +47,16 @@ pub enum ClusterError {
         /// What is wrong with them.
         problem: String,
     },
+    /// Too little memory for as many parts at once.
+    #[error(
+        "--memory-limit: {slots} parts at once need at least {least}M beside the model; give more, or fewer --slots"
+    )]
+    Memory {
+        /// Parts at once.
+        slots: usize,
+        /// Mebibytes.
+        least: usize,
+    },
     /// What Ballista says.
     #[error("{0}")]
     Engine(String),

@@ -361,6 +361,11 @@ impl PyWorker {
         cache: Option<PathBuf>,
     ) -> PyResult<Self> {
         let memory_limit = nightmill::job::bytes_of(memory_limit).map_err(failed)?;
+        if memory_limit < nightmill::run::open::LEAST_MEMORY {
+            return Err(failed(
+                "memory_limit: at least 128M is needed beside the model",
+            ));
+        }
         let parent = folder.unwrap_or_else(std::env::temp_dir);
         let folder = tempfile::Builder::new()
             .prefix("nightmill-worker-")

@@ -27,6 +27,9 @@ use crate::run::{
 use crate::trace::format::{self, Choice, Found, Mapping};
 use crate::trace::{ColumnMap, OnBadFile, SourceFormat};
 
+/// Bytes that a run, or a part of one at a time, needs beside the model.
+pub const LEAST_MEMORY: usize = 128 << 20;
+
 /// An error message about settings.
 fn wrong<T>(message: String) -> Result<T, SettingsError> {
     Err(SettingsError(message))
@@ -177,8 +180,7 @@ pub fn engine(job: &Job, cache: CacheChoice) -> Result<EngineRequest, SettingsEr
         cache_size: job.cache_size.map_or(10 << 30, |bytes| bytes.get()) as u64,
         loaded: None,
     };
-    const LEAST: usize = 128 << 20;
-    if request.memory_limit < LEAST {
+    if request.memory_limit < LEAST_MEMORY {
         return wrong("--memory-limit: at least 128M is needed beside the model".into());
     }
     Ok(request)

@@ -399,6 +399,24 @@ fn nothing_listens_for_other_machines_without_keys() {
 }
 
 #[test]
+fn executors_refuse_memory_that_their_slots_can_not_do_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let work = folder.path().join("work").display().to_string();
+    let asked = [
+        "executor",
+        "--scheduler",
+        "127.0.0.1:1",
+        "--work-dir",
+        &work,
+    ];
+    let more = ["--slots", "4", "--memory-limit", "600M"];
+    let refused = nightmill(asked.into_iter().chain(more));
+    assert_eq!(refused.code, Some(2));
+    let said = "4 parts at once need at least 683M";
+    assert!(refused.stderr.contains(said), "{}", refused.stderr);
+}
+
+#[test]
 fn what_a_cluster_can_not_do_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     write(
@@ -414,6 +432,15 @@ fn what_a_cluster_can_not_do_is_refused() {
         ran.stderr
     };
     assert!(refused(&out, &["--buckets", "1"]).contains("no work for several"));
+    let simulated = [
+        "score",
+        &files,
+        "--cluster",
+        "127.0.0.1:1",
+        "--simulate",
+        "2x1,9",
+    ];
+    assert!(nightmill(simulated).stderr.contains("cannot be used with"));
     assert!(refused("s3://b/run", &[]).contains("a folder that all of them"));
     assert!(refused(&out, &[]).contains("is `nightmill scheduler` running there"));
     assert!(!folder.path().join("run").exists());

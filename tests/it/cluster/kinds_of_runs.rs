@@ -3,6 +3,8 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
 use super::members::Cluster;
 use crate::bucket::Bucket;
@@ -51,7 +53,10 @@ fn judged_metrics_are_asked_once_by_the_driver_and_joined_by_executors() {
         let url = judge.url();
         let ledger = path(&format!("{out}.db"));
         let mut command = score(&[&files], &path(out), &BUCKETS);
-        command.args(["--metrics", "coherence,confidence,agent_reliability"]);
+        command.args([
+            "--metrics",
+            "coherence,confidence,agent_reliability,attention",
+        ]);
         command.args(["--judge", "openai/test", "--judge-url", &url]);
         command
             .args(["--judge-sample", "0.5", "--ledger"])
@@ -160,7 +165,10 @@ fn given_signals_reach_their_traces() {
     ] {
         let mut command = score(&[&path("traces.parquet")], &path(out), &BUCKETS);
         command.arg("--signals").arg(path("signals.jsonl"));
-        command.args(["--metrics", "coherence,agent_reliability,agent_consistency"]);
+        command.args([
+            "--metrics",
+            "coherence,agent_reliability,agent_consistency,attention",
+        ]);
         passes(command.args(more));
     }
     assert!(bytes(&path("here")) == bytes(&path("there")));
@@ -190,7 +198,7 @@ fn executors_bring_files_of_a_bucket_of_the_network_to_themselves() {
     );
     bucket.put(
         "traces/b.jsonl",
-        b"{\"trace_id\": \"b\", \"input\": \"x\"}\nno JSON\n",
+        b"{\"trace_id\": \"b\", \"session_id\": null, \"started_at\": \"2026-11-01T00:00:00Z\", \"input\": \"x\", \"output\": \"y\"}\nno JSON\n",
     );
     let endpoint = format!("http://127.0.0.1:{}", bucket.port);
     let variables = [
@@ -240,30 +248,49 @@ fn executors_bring_files_of_a_bucket_of_the_network_to_themselves() {
 fn little_memory_spills_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    // Half of all rows are of one session, and long.
-    let mut all = traces_of(60_000, 301, 11, |n| format!("{n:032x}"));
-    for (n, trace) in all.iter_mut().enumerate() {
-        if n % 2 == 0 {
-            trace.session = Some("the one".into());
-        }
-        trace.output = Some(format!(
-            "{} {}",
-            trace.output.take().unwrap(),
-            "so ".repeat(200 + n % 7)
-        ));
+    // Half of all rows are of one session; long ids fill memory sooner than many rows.
+    let mut all = traces_of(240_000, 301, 11, |n| format!("{n:0200x}"));
+    for trace in all.iter_mut().step_by(2) {
+        trace.session = Some("the one".into());
     }
     write(folder.path(), &all);
     let files = path("traces.parquet");
     let metrics = [
         "--metrics",
-        "agent_consistency,empty_output",
+        "agent_consistency,empty_output,attention",
         "--buckets",
         "5",
     ];
     passes(&mut score(&[&files], &path("here"), &metrics));
     let mut cluster = Cluster::with_keys(folder.path(), None);
-    cluster.add_with(&["--memory-limit", "64M"]);
+    cluster.add_with(&["--memory-limit", "192M"]);
     let mut command = score(&[&files], &path("there"), &metrics);
-    passes(command.args(["--cluster", &cluster.address]));
+    command.args(["--cluster", &cluster.address]);
+    let ended = AtomicBool::new(false);
+    let spilled = std::thread::scope(|scope| {
+        let watching = scope.spawn(|| {
+            let mut spilled = false;
+            while !ended.load(Relaxed) && !spilled {
+                spilled = has_spilled(&path("work-0"));
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            spilled
+        });
+        passes(&mut command);
+        ended.store(true, Relaxed);
+        watching.join().unwrap()
+    });
+    assert!(spilled);
     assert!(bytes(&path("here")) == bytes(&path("there")));
+}
+
+/// Whether rows that did not fit into memory are in an executor's folder.
+fn has_spilled(work: &Path) -> bool {
+    let files = walkdir::WalkDir::new(work).into_iter().flatten();
+    let mut files = files.filter(|entry| entry.file_type().is_file());
+    files.any(|entry| {
+        let folder = entry.path().parent().and_then(Path::file_name);
+        folder.is_some_and(|name| name.to_string_lossy().starts_with("datafusion-"))
+            && entry.metadata().is_ok_and(|data| data.len() > 0)
+    })
 }
