@@ -14,6 +14,7 @@ mod block;
 #[cfg(feature = "candle")]
 pub mod candle;
 pub mod cpu;
+pub mod gpu;
 mod pooling;
 mod table;
 

@@ -152,7 +152,8 @@ inline void store_matrix_sync(float *to, const fragment<accumulator, 16, 16, 16,
     if (reinterpret_cast<std::uintptr_t>(to) % 32 != 0 || stride % 4 != 0) std::abort();
     const int lane = threadIdx.x % emulated::LANES;
     for (int at = 0; at < 8; at++) {
-        const int element = lane * 8 + at;
+        // Which lane has what, no program may know: here it is as far as can be from how kernels read it.
+        const int element = at * emulated::LANES + lane * 5 % emulated::LANES;
         to[element / 16 * stride + element % 16] = from.at[element / 16][element % 16];
     }
 }

@@ -350,15 +350,17 @@ extern "C" __global__ void __launch_bounds__(WARP *WARPS)
 enum Pooling { MEAN = 0, CLS = 1, MAX = 2, MEAN_SQRT_LEN = 3, WEIGHTED_MEAN = 4, LAST_TOKEN = 5 };
 
 // Texts' rows as one each, and the first `keep` components of it brought to length 1 if `normalise`. A block a text; `out`
-// has `keep` columns. The first `pool_from` tokens have no part in it, unless a text has no others.
+// has `keep` columns, or `narrow` has, where layers follow. The first `pool_from` tokens have no part in it, unless a text
+// has no others.
 extern "C" __global__ void __launch_bounds__(WARP *WARPS)
-    pool(Slot slot, const half *rows, int hidden, int pooling, int pool_from, int keep, int normalise, float *out) {
+    pool(Slot slot, const half *rows, int hidden, int pooling, int pool_from, int keep, int normalise, float *out,
+         half *narrow) {
     const unsigned text = blockIdx.x;
     if (text >= slot.tokens[1]) return;
     const int tokens = slot.starts[text + 1] - slot.starts[text];
     const int before = tokens > pool_from ? pool_from : 0, count = tokens - before;
     const half *from = rows + size_t(slot.starts[text]) * hidden;
-    float *to = out + size_t(text) * keep;
+    float *to = out == nullptr ? nullptr : out + size_t(text) * keep;
     float squares = 0.0f;
     for (int at = threadIdx.x; at < keep; at += WARP * WARPS) {
         float x = 0.0f;
@@ -382,10 +384,11 @@ extern "C" __global__ void __launch_bounds__(WARP *WARPS)
             if (pooling == MEAN_SQRT_LEN) x /= sqrtf(float(count));
             if (pooling == WEIGHTED_MEAN) x /= float(count) * before + 0.5f * count * (count + 1);
         }
-        to[at] = x;
+        if (to != nullptr) to[at] = x;
+        else narrow[size_t(text) * keep + at] = __float2half_rn(x);
         squares += x * x;
     }
-    if (!normalise) return;
+    if (!normalise || to == nullptr) return;
     __shared__ float of_warps[WARPS];
     squares = sum_of_warp(squares);
     if (threadIdx.x % WARP == 0) of_warps[threadIdx.x / WARP] = squares;

@@ -260,9 +260,13 @@ void check_pool(const Texts &texts, int hidden) {
                 const auto rows = texts.rows(hidden);
                 std::vector<float> out(size_t(texts.texts()) * keep);
                 run(unsigned(texts.texts() + 1), 1, [&] {
-                    pool(texts.slot(), rows.data(), hidden, pooling, from, keep, normalise, out.data());
+                    pool(texts.slot(), rows.data(), hidden, pooling, from, keep, normalise, out.data(), nullptr);
                 });
-                Worst worst;
+                std::vector<half> narrow(size_t(texts.texts()) * keep);
+                run(unsigned(texts.texts() + 1), 1, [&] {
+                    pool(texts.slot(), rows.data(), hidden, pooling, from, keep, 0, nullptr, narrow.data());
+                });
+                Worst worst, worst_narrow;
                 for (int text = 0; text < texts.texts(); text++) {
                     const int tokens = texts.lengths[text], before = tokens > from ? from : 0, count = tokens - before;
                     std::vector<double> pooled(keep);
@@ -281,9 +285,12 @@ void check_pool(const Texts &texts, int hidden) {
                         pooled[at] = all[pooling];
                         length += pooled[at] * pooled[at];
                     }
-                    for (int at = 0; at < keep; at++)
+                    for (int at = 0; at < keep; at++) {
                         worst.see(out[size_t(text) * keep + at], pooled[at] / (normalise ? std::sqrt(length) : 1.0));
+                        worst_narrow.see(of(narrow[size_t(text) * keep + at]), pooled[at]);
+                    }
                 }
+                report("pool " + std::to_string(pooling) + " at f16", worst_narrow.most, ROUNDED);
                 report("pool " + std::to_string(pooling) + " from " + std::to_string(from) + (normalise ? ", length 1" : ""),
                        worst.most, 1e-5);
             }
@@ -318,7 +325,7 @@ template <typename Attend> void check_neighbours(int length, int size, int mask,
             [&] { norm(texts.slot(), x.data(), gain.data(), nullptr, hidden, 0, 1e-6f, x.data()); });
         std::vector<float> out(size_t(texts.texts()) * hidden);
         run(unsigned(texts.texts()), 1,
-            [&] { pool(texts.slot(), x.data(), hidden, MEAN, 0, hidden, 1, out.data()); });
+            [&] { pool(texts.slot(), x.data(), hidden, MEAN, 0, hidden, 1, out.data(), nullptr); });
         return std::vector<float>(out.begin() + which * hidden, out.begin() + (which + 1) * hidden);
     };
     const auto alone = vector_of(Texts({length}, vocabulary), 0);

@@ -1,0 +1,12 @@
+//! The packed graph for GPUs: texts end to end in slots of fixed size, a row a token and no padding, as few launches as
+//! products and norms allow.
+//!
+//! [`Slot`] lays texts out, [`Plan`] says what is launched, in plain data; `kernels.cu` holds what cuBLASLt has no product
+//! for. All of it is held against the CPU without a GPU: kernels against f64 (`emulated/`), the plan
+//! against the packed encoder.
+
+mod plan;
+mod slot;
+
+pub use plan::{Buffer, NormOf, Plan, ProductOf, Step};
+pub use slot::{Filled, Slot};
