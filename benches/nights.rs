@@ -177,6 +177,7 @@ fn one_run(args: &[String]) {
             model: None,
             adjusted: Default::default(),
             device: "auto".into(),
+            gpu_graph: Default::default(),
             precision: "auto".into(),
             threads,
             memory_limit: 2 << 30,

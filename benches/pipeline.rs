@@ -249,6 +249,7 @@ fn main() {
         model: None,
         adjusted: Default::default(),
         device: "auto".into(),
+        gpu_graph: Default::default(),
         precision: "auto".into(),
         threads,
         memory_limit: 2 << 30,

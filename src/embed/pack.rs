@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 pub(super) struct Window<T> {
     by_length: BTreeMap<usize, Vec<T>>,
     texts: usize,
+    tokens: usize,
 }
 
 impl<T> Default for Window<T> {
@@ -14,6 +15,7 @@ impl<T> Default for Window<T> {
         Self {
             by_length: BTreeMap::new(),
             texts: 0,
+            tokens: 0,
         }
     }
 }
@@ -24,10 +26,16 @@ impl<T> Window<T> {
         self.texts
     }
 
+    /// How many tokens they have.
+    pub fn tokens(&self) -> usize {
+        self.tokens
+    }
+
     /// Adds a text of so many tokens.
     pub fn insert(&mut self, tokens: usize, text: T) {
         self.by_length.entry(tokens).or_default().push(text);
         self.texts += 1;
+        self.tokens += tokens;
     }
 
     /// Takes a batch: the longest text, and then each time the longest one that still fits into `budget` tokens. So
@@ -43,6 +51,7 @@ impl<T> Window<T> {
                     self.by_length.remove(&tokens);
                 }
             }
+            self.tokens -= tokens;
             left = left.min(budget).saturating_sub(tokens);
         }
         self.texts -= batch.len();
@@ -60,6 +69,7 @@ mod tests {
         fn every_text_leaves_once_in_a_full_batch_within_the_budget(lengths in prop::collection::vec(1usize..300, 0..200)) {
             let mut window = Window::default();
             lengths.iter().enumerate().for_each(|(at, n)| window.insert(*n, at));
+            prop_assert_eq!(window.tokens(), lengths.iter().sum::<usize>());
             let (mut all, mut sums) = (Vec::new(), Vec::new());
             while window.texts() > 0 {
                 let batch = window.take(256);
@@ -68,7 +78,7 @@ mod tests {
                 sums.push((tokens, batch.iter().map(|&at| lengths[at]).min().unwrap_or(0)));
                 all.extend(batch);
             }
-            prop_assert!(window.take(256).is_empty());
+            prop_assert!(window.take(256).is_empty() && window.tokens() == 0);
             all.sort_unstable();
             prop_assert_eq!(all, (0..lengths.len()).collect::<Vec<_>>());
             // Nothing that left later would have fitted in.

@@ -252,20 +252,31 @@ impl Queue {
             if state.closed || state.failed.is_some() {
                 return Step::Stop;
             }
-            let room = MOST_WAITING.saturating_sub(state.window.texts());
+            // A device that could compute must not wait for whoever tokenises what comes after. Where all workers compute,
+            // it makes no difference which of both is done first.
+            let (encoder, texts) = (&model.encoder, state.window.texts());
+            let is_full = state.window.tokens() >= encoder.tokens_per_batch();
+            if is_full && state.encoding < encoder.batches_at_once() {
+                return Self::batch(&mut state, model);
+            }
+            let room = MOST_WAITING.saturating_sub(texts);
             if room > 0 && !state.waiting.is_empty() {
                 let count = AT_A_TIME.min(room).min(state.waiting.len());
                 return Step::Tokenise(state.waiting.drain(..count).collect());
             }
-            if state.window.texts() > 0 && state.encoding < model.encoder.batches_at_once() {
-                state.encoding += 1;
-                return Step::Encode(state.window.take(model.encoder.tokens_per_batch()));
+            if texts > 0 && state.encoding < encoder.batches_at_once() {
+                return Self::batch(&mut state, model);
             }
             state = self
                 .work
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    fn batch(state: &mut State, model: &Model) -> Step {
+        state.encoding += 1;
+        Step::Encode(state.window.take(model.encoder.tokens_per_batch()))
     }
 
     /// Looks texts up in the cache, and tokenises the others.
@@ -325,10 +336,13 @@ impl Queue {
             }
         }
         let mut vectors = Vec::with_capacity(batch.len() * dim);
-        timed(&self.done_so_far.encoding, || {
+        let encoded = timed(&self.done_so_far.encoding, || {
             tools.model.encoder.encode(&packed, &mut vectors)
-        })
-        .map_err(|e| EmbedError::Encode(e.to_string()))?;
+        });
+        // The next batch need not wait until this one is kept.
+        self.lock().encoding -= 1;
+        self.work.notify_one();
+        encoded.map_err(|e| EmbedError::Encode(e.to_string()))?;
         timed(&self.done_so_far.keeping, || {
             let mut rows = vectors.chunks_exact(dim);
             // A text of which the tokenizer leaves nothing is like no other text.
@@ -359,7 +373,6 @@ impl Queue {
         let places: Vec<TextRef> = batch.iter().map(|text| text.place).collect();
         let bytes = batch.iter().map(|text| text.bytes).sum();
         let mut state = self.lock();
-        state.encoding -= 1;
         self.settle(&mut state, &places, bytes);
         drop(state);
         self.work.notify_all();

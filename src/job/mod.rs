@@ -22,8 +22,8 @@ pub use request_record::{RecordedFile, RequestRecord, TablesRecord};
 pub use setting::{Job, SETTINGS, Setting, Theme};
 pub use template::template;
 pub use value::{
-    Bytes, Count, DeviceName, FileFormat, Kind, NoEvidence, NoticeFormat, NotifyWhen, Number,
-    Numbers, Pairs, PrecisionName, bytes_of,
+    Bytes, Count, DeviceName, FileFormat, GpuGraph, Kind, NoEvidence, NoticeFormat, NotifyWhen,
+    Number, Numbers, Pairs, PrecisionName, bytes_of,
 };
 
 /// What is wrong with settings.

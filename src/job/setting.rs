@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use super::value::{
-    BucketCount, Bytes, Count, DeviceName, FileFormat, Kind, NoEvidence, NoticeFormat, NotifyWhen,
-    Number, Numbers, Pairs, PrecisionName, SettingValue,
+    BucketCount, Bytes, Count, DeviceName, FileFormat, GpuGraph, Kind, NoEvidence, NoticeFormat,
+    NotifyWhen, Number, Numbers, Pairs, PrecisionName, SettingValue,
 };
 use super::{Given, SettingsError};
 use crate::judge::{MOST_ROUNDS, Policy, Protocol, Temperature};
@@ -235,6 +235,9 @@ settings! {
         dim("N"): Option<Count<1, 65_536>>,
         /// Where to encode [default: auto]
         device("DEVICE"): Option<DeviceName>,
+        /// How an NVIDIA GPU goes through a model: padded, or packed, which is quicker by design, and so far compiled and
+        /// emulated, not measured on a card [default: padded]
+        gpu_graph("GRAPH"): Option<GpuGraph>,
         /// What to compute in; auto is the fastest that is true enough, f16 is for a GPU [default: auto]
         precision("PRECISION"): Option<PrecisionName>,
         /// A folder that keeps vectors from run to run [default: nightmill/embeddings in the user's cache folder]

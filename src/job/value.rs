@@ -262,6 +262,16 @@ pub enum NoEvidence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceName(pub &'static str);
 
+/// How an NVIDIA GPU goes through a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GpuGraph {
+    /// Texts of nearly one length side by side, by candle's operations.
+    #[default]
+    Padded,
+    /// Texts end to end, by kernels and products of its own.
+    Packed,
+}
+
 /// What to compute in, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrecisionName(pub &'static str);
@@ -301,8 +311,18 @@ choices! {
         "auto" => Self("auto"),
         "cpu" => Self("cpu"),
         "cuda" => Self("cuda"),
+        "cuda:0" => Self("cuda:0"),
+        "cuda:1" => Self("cuda:1"),
+        "cuda:2" => Self("cuda:2"),
+        "cuda:3" => Self("cuda:3"),
+        "cuda:4" => Self("cuda:4"),
+        "cuda:5" => Self("cuda:5"),
+        "cuda:6" => Self("cuda:6"),
+        "cuda:7" => Self("cuda:7"),
+        "cuda:all" => Self("cuda:all"),
         "metal" => Self("metal"),
     }
+    GpuGraph { "padded" => Self::Padded, "packed" => Self::Packed }
     PrecisionName {
         "auto" => Self("auto"),
         "f32" => Self("f32"),

@@ -100,21 +100,22 @@ pub fn load_fastest(folder: &ModelFolder, level: Level) -> Result<Model, ModelEr
     }
 }
 
-/// Loads a model onto the `fast` device if its vectors there are true enough, else onto the `exact` one.
+/// Loads a model onto the `fast` devices if its vectors there are true enough, else onto the `exact` ones.
 ///
 /// # Errors
 /// [`ModelError`] if the folder can't be used, or a device fails.
 #[cfg(feature = "candle")]
-pub fn load_fastest_on_device(
+pub fn load_fastest_on_devices(
     folder: &ModelFolder,
-    fast: crate::encoder::candle::CandleDevice,
-    exact: crate::encoder::candle::CandleDevice,
+    fast: &[crate::encoder::candle::CandleDevice],
+    exact: &[crate::encoder::candle::CandleDevice],
+    packed: bool,
 ) -> Result<Model, ModelError> {
-    let exact = Model::load_on_device(folder, exact)?;
+    let exact = Model::load_on_devices(folder, exact, false)?;
     if exact.is_table {
         return Ok(exact);
     }
-    let mut model = Model::load_on_device(folder, fast)?;
+    let mut model = Model::load_on_devices(folder, fast, packed)?;
     let fidelity = measure(folder, &exact, &model)?;
     if !fidelity.is_enough() {
         tracing::info!(

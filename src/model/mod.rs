@@ -25,7 +25,7 @@ pub use bundle::{export_bundle, import_bundle};
 pub use distill::{Distilled, distill};
 pub use facts::ModelFacts;
 #[cfg(feature = "candle")]
-pub use fidelity::load_fastest_on_device;
+pub use fidelity::load_fastest_on_devices;
 pub use fidelity::{Fidelity, load_fastest};
 pub use folder::{Adjusted, ModelFolder};
 pub use hub::{Hub, pull};
@@ -130,18 +130,20 @@ impl Model {
         }
     }
 
-    /// Loads a model onto a device.
+    /// Loads a model onto devices of one kind; on CUDA devices at f16 as a packed graph, if so asked.
     ///
     /// # Errors
     /// [`ModelError`] naming the missing or unusable file or key, or what the device says.
     #[cfg(feature = "candle")]
-    pub fn load_on_device(
+    pub fn load_on_devices(
         folder: &ModelFolder,
-        device: crate::encoder::candle::CandleDevice,
+        devices: &[crate::encoder::candle::CandleDevice],
+        packed: bool,
     ) -> Result<Self, ModelError> {
         // A static table is added up on the CPU: to look rows up there is less work than to carry ids elsewhere.
         Self::load_with(folder, |spec, tokenizer| {
-            let (encoder, stored) = weights::load_for_device(folder, spec, tokenizer, device)?;
+            let (encoder, stored) =
+                weights::load_for_devices(folder, spec, tokenizer, devices, packed)?;
             Ok((Box::new(encoder), stored))
         })
     }

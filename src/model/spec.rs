@@ -28,7 +28,7 @@ pub(super) enum EncoderSpec {
 }
 
 /// A transformer with its head.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct TransformerSpec {
     /// The folder of the module.
     pub path: String,

@@ -30,31 +30,94 @@ pub(super) fn load_for_cpu(
     Ok((encoder, stored))
 }
 
-/// Loads the encoder for a device, once for each of its lanes; also says how its weights are stored.
+/// Loads the encoder for devices, once for each of their lanes; also says how its weights are stored.
 #[cfg(feature = "candle")]
-pub(super) fn load_for_device(
+pub(super) fn load_for_devices(
     folder: &ModelFolder,
     spec: &TransformerSpec,
     tokenizer: &TextTokenizer,
-    device: crate::encoder::candle::CandleDevice,
+    devices: &[crate::encoder::candle::CandleDevice],
+    packed: bool,
 ) -> Result<(crate::encoder::candle::Lanes, &'static str), ModelError> {
-    use crate::encoder::candle::{CandleDevice, CandleTransformer, Lanes};
+    use crate::encoder::Encoder;
+    use crate::encoder::candle::{CandleDevice, Lanes};
     let failed = |e: crate::encoder::EncodeError| folder.unsupported(e.to_string());
-    let lane = |device: CandleDevice| {
-        let place = |raw: Raw| device.linear(raw.weight, raw.bias).map_err(failed);
-        let (weights, stored) = load(folder, spec, &place, &place)?;
-        let head = head(spec, tokenizer);
-        let encoder = CandleTransformer::new(device.clone(), spec.plan.shape, weights, head);
-        Ok((encoder.map_err(failed)?, stored))
+    let mut lanes: Vec<Box<dyn Encoder>> = Vec::new();
+    let mut stored = "f32";
+    for device in devices {
+        let others = (1..device.batches_at_once()).map(|_| device.another_lane());
+        for device in std::iter::once(Ok(device.clone())).chain(others) {
+            let device: CandleDevice = device.map_err(failed)?;
+            let loaded = match packed {
+                true => packed_lane(folder, spec, tokenizer, &device)?,
+                false => lane(folder, spec, tokenizer, &device)?,
+            };
+            lanes.push(loaded.0);
+            stored = loaded.1;
+        }
+    }
+    let lanes = Lanes::new(lanes);
+    let lanes = lanes.ok_or_else(|| folder.unsupported("no device was given"))?;
+    Ok((lanes, stored))
+}
+
+/// An encoder as a candle graph on a device.
+#[cfg(feature = "candle")]
+fn lane(
+    folder: &ModelFolder,
+    spec: &TransformerSpec,
+    tokenizer: &TextTokenizer,
+    device: &crate::encoder::candle::CandleDevice,
+) -> Result<super::Loaded, ModelError> {
+    use crate::encoder::candle::CandleTransformer;
+    let failed = |e: crate::encoder::EncodeError| folder.unsupported(e.to_string());
+    let place = |raw: Raw| device.linear(raw.weight, raw.bias).map_err(failed);
+    let (weights, stored) = load(folder, spec, &place, &place)?;
+    let (shape, head) = (spec.plan.shape, head(spec, tokenizer));
+    let encoder = CandleTransformer::new(device.clone(), shape, weights, head).map_err(failed)?;
+    Ok((Box::new(encoder), stored))
+}
+
+/// An encoder as a packed graph on a CUDA device.
+#[cfg(feature = "cuda")]
+fn packed_lane(
+    folder: &ModelFolder,
+    spec: &TransformerSpec,
+    tokenizer: &TextTokenizer,
+    device: &crate::encoder::candle::CandleDevice,
+) -> Result<super::Loaded, ModelError> {
+    use std::sync::Arc;
+
+    use crate::encoder::EncodeError;
+    use crate::encoder::gpu::{CudaTransformer, HostLinear};
+    let failed = |e: EncodeError| folder.unsupported(e.to_string());
+    let host = |raw: Raw| {
+        Ok(HostLinear {
+            weight: raw.weight,
+            bias: raw.bias,
+        })
     };
-    let more = (1..device.batches_at_once()).map(|_| device.another_lane().map_err(failed));
-    let more = more.collect::<Result<Vec<CandleDevice>, ModelError>>()?;
-    let (first, stored) = lane(device)?;
-    let others = more
-        .into_iter()
-        .map(|device| lane(device).map(|(lane, _)| lane));
-    let others = others.collect::<Result<Vec<CandleTransformer>, ModelError>>()?;
-    Ok((Lanes::new(first, others), stored))
+    let (weights, stored) = load(folder, spec, &host, &host)?;
+    let (shape, head) = (spec.plan.shape, head(spec, tokenizer));
+    let (again, spec, tokenizer) = (folder.clone(), spec.clone(), tokenizer.clone());
+    let at_f32 = device.clone();
+    let exact = Arc::new(move || {
+        let device = at_f32.exact()?;
+        let loaded = lane(&again, &spec, &tokenizer, &device);
+        Ok(loaded.map_err(|e| EncodeError::Device(e.to_string()))?.0)
+    });
+    let encoder = CudaTransformer::new(device, shape, weights, head, exact).map_err(failed)?;
+    Ok((Box::new(encoder), stored))
+}
+
+#[cfg(all(feature = "candle", not(feature = "cuda")))]
+fn packed_lane(
+    folder: &ModelFolder,
+    _: &TransformerSpec,
+    _: &TextTokenizer,
+    _: &crate::encoder::candle::CandleDevice,
+) -> Result<super::Loaded, ModelError> {
+    Err(folder.unsupported("--gpu-graph packed: this build has no CUDA"))
 }
 
 fn head(spec: &TransformerSpec, tokenizer: &TextTokenizer) -> TextHead {

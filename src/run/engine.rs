@@ -10,6 +10,7 @@ use crate::encoder::Precision;
 #[cfg(feature = "candle")]
 use crate::encoder::candle::CandleDevice;
 use crate::encoder::cpu::Level;
+use crate::job::GpuGraph;
 use crate::model::{Adjusted, Model, ModelFolder, load_fastest};
 use crate::output::RunError;
 
@@ -31,8 +32,10 @@ pub struct EngineRequest {
     pub model: Option<PathBuf>,
     /// How it is used other than it comes.
     pub adjusted: Adjusted,
-    /// `auto`, `cpu`, `cuda` or `metal`.
+    /// `auto`, `cpu`, `cuda`, `cuda:1`, `cuda:all` or `metal`.
     pub device: String,
+    /// How a CUDA device goes through a model.
+    pub gpu_graph: GpuGraph,
     /// `auto`, `f32`, `bf16` or `int8`.
     pub precision: String,
     /// Threads that encode, and partitions of the plan.
@@ -97,16 +100,26 @@ impl EngineRequest {
                 Asked::Cpu(_) => None,
                 Asked::Auto | Asked::F16 => Gpu::found(),
             },
-            "cuda" if cfg!(feature = "cuda") => Some(Gpu::Cuda),
+            device if device.starts_with("cuda") && cfg!(feature = "cuda") => Some(Gpu::Cuda),
             "metal" if cfg!(feature = "metal") => Some(Gpu::Metal),
-            device @ ("cuda" | "metal") => {
+            device if device == "metal" || device.starts_with("cuda") => {
+                let feature = if device == "metal" { "metal" } else { "cuda" };
                 return refuse(format!(
                     "--device {device}: this build encodes on the CPU only; use --device cpu, or build it \
-                     with `cargo build --release --features {device}`"
+                     with `cargo build --release --features {feature}`"
                 ));
             }
             other => return refuse(format!("--device {other}: choose auto, cpu, cuda or metal")),
         };
+        if self.gpu_graph == GpuGraph::Packed {
+            let exact = matches!(precision, Asked::Cpu(_));
+            if gpu != Some(Gpu::Cuda) || exact {
+                return refuse(
+                    "--gpu-graph packed: it is for --device cuda, at f16; leave one of them out"
+                        .into(),
+                );
+            }
+        }
         match (gpu, precision) {
             (None, Asked::Auto) => Ok(Target::Cpu(None)),
             (None, Asked::Cpu(precision)) => Ok(Target::Cpu(Some(precision))),
@@ -275,7 +288,7 @@ pub(crate) fn load_model(request: &EngineRequest) -> Result<Model, RunError> {
     let files = files.adjusted(request.adjusted.clone());
     let precision = match target {
         Target::Cpu(precision) => precision,
-        Target::Gpu { gpu, exact } => match load_on_gpu(&files, gpu, exact) {
+        Target::Gpu { gpu, exact } => match load_on_gpu(&files, request, gpu, exact) {
             // Nobody asked for the GPU.
             Err(error) if request.device == "auto" && exact.is_none() => {
                 tracing::warn!("{error}; this run encodes on the CPU");
@@ -299,26 +312,60 @@ pub(crate) fn load_model(request: &EngineRequest) -> Result<Model, RunError> {
 }
 
 #[cfg(feature = "candle")]
-fn load_on_gpu(files: &ModelFolder, gpu: Gpu, exact: Option<bool>) -> Result<Model, RunError> {
-    let open = |exact: bool| {
-        let device = match gpu {
-            Gpu::Cuda => CandleDevice::cuda(0, exact),
-            Gpu::Metal => CandleDevice::metal(0, exact),
-        };
-        device.map_err(|e| RunError::Request(format!("no GPU can be used: {e}; use --device cpu")))
+fn load_on_gpu(
+    files: &ModelFolder,
+    request: &EngineRequest,
+    gpu: Gpu,
+    exact: Option<bool>,
+) -> Result<Model, RunError> {
+    let failed = |e: crate::encoder::EncodeError| {
+        RunError::Request(format!("no GPU can be used: {e}; use --device cpu"))
     };
+    let numbers: Vec<usize> = match request.device.split_once(':') {
+        Some((_, "all")) => (0..CandleDevice::cuda_count().map_err(failed)?.max(1)).collect(),
+        Some((_, number)) => vec![number.parse().unwrap_or(0)],
+        None => vec![0],
+    };
+    let open = |exact: bool| -> Result<Vec<CandleDevice>, RunError> {
+        let open = |number: &usize| match gpu {
+            Gpu::Cuda => CandleDevice::cuda(*number, exact),
+            Gpu::Metal => CandleDevice::metal(*number, exact),
+        };
+        let devices = numbers.iter().map(open).collect::<Result<Vec<_>, _>>();
+        let devices = devices.map_err(failed)?;
+        // Another card may round otherwise, and which one encodes a text is chance.
+        if devices
+            .iter()
+            .any(|device| device.kind() != devices[0].kind())
+        {
+            let kinds: Vec<&str> = devices.iter().map(CandleDevice::kind).collect();
+            return Err(RunError::Request(format!(
+                "--device {}: these cards are not alike ({}), so that vectors would depend on chance; name one of them",
+                request.device,
+                kinds.join(", ")
+            )));
+        }
+        Ok(devices)
+    };
+    let packed = request.gpu_graph == GpuGraph::Packed;
     match exact {
-        Some(exact) => Ok(Model::load_on_device(files, open(exact)?)?),
-        None => Ok(crate::model::load_fastest_on_device(
+        Some(exact) => Ok(Model::load_on_devices(files, &open(exact)?, packed)?),
+        None => Ok(crate::model::load_fastest_on_devices(
             files,
-            open(false)?,
-            open(true)?,
+            &open(false)?,
+            &open(true)?,
+            packed,
         )?),
     }
 }
 
 #[cfg(not(feature = "candle"))]
-fn load_on_gpu(_: &ModelFolder, gpu: Gpu, _: Option<bool>) -> Result<Model, RunError> {
+fn load_on_gpu(
+    _: &ModelFolder,
+    _: &EngineRequest,
+    gpu: Gpu,
+    _: Option<bool>,
+) -> Result<Model, RunError> {
     Err(RunError::Request(format!(
         "{gpu:?}: this build encodes on the CPU only; use --device cpu"
     )))

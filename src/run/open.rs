@@ -166,6 +166,7 @@ pub fn engine(job: &Job, cache: CacheChoice) -> Result<EngineRequest, SettingsEr
             dim: job.dim.map(|n| n.get()),
         },
         device: job.device.map_or("auto", |device| device.0).into(),
+        gpu_graph: job.gpu_graph.unwrap_or_default(),
         precision: job.precision.map_or("auto", |precision| precision.0).into(),
         threads: job.threads.map_or(cores, |n| n.get()),
         memory_limit: job.memory_limit.map_or(2 << 30, |bytes| bytes.get()),

@@ -79,7 +79,7 @@ fn everywhere(folder: &Path) -> Vec<(String, Model)> {
         .collect();
     #[cfg(feature = "candle")]
     for device in devices() {
-        let model = Model::load_on_device(&folder, device).unwrap();
+        let model = Model::load_on_devices(&folder, &[device], false).unwrap();
         models.push((model.encoder.device(), model));
     }
     models

@@ -15,9 +15,11 @@ const MOST_TOKENS: usize = 1 << 17;
 /// A device, and what is computed in there.
 #[derive(Clone, Debug)]
 pub struct CandleDevice {
-    pub(super) device: Device,
+    pub(crate) device: Device,
     pub(super) dtype: DType,
     name: String,
+    /// What card it is; empty where that is not known.
+    kind: String,
     /// Which of the GPUs; none for the CPU.
     number: Option<usize>,
 }
@@ -54,15 +56,6 @@ impl CandleLinear {
     pub(super) fn apply_to_rows_with_ones(&self, x: &Tensor) -> Result<Tensor> {
         x.matmul(&self.weight)
     }
-
-    /// The layer in `parts` layers of equal width: (parts, inputs + ONES, outputs / parts).
-    pub(super) fn in_parts(&self, parts: usize) -> Result<Tensor> {
-        let (inputs, outputs) = self.weight.dims2()?;
-        self.weight
-            .reshape((inputs, parts, outputs / parts))?
-            .transpose(0, 1)?
-            .contiguous()
-    }
 }
 
 impl CandleDevice {
@@ -72,6 +65,7 @@ impl CandleDevice {
             device: Device::Cpu,
             dtype: DType::F32,
             name: "candle cpu".into(),
+            kind: String::new(),
             number: None,
         }
     }
@@ -82,8 +76,21 @@ impl CandleDevice {
     /// If this build has no CUDA or the machine has no such device.
     pub fn cuda(number: usize, exact: bool) -> std::result::Result<Self, EncodeError> {
         let device = Device::new_cuda_with_stream(number).map_err(failed)?;
-        let name = format!("cuda:{number}{}", kind_of(&device));
-        Ok(Self::gpu(device, exact, name, number))
+        prepare(&device)?;
+        let kind = kind_of(&device);
+        let name = match kind.is_empty() {
+            true => format!("cuda:{number}"),
+            false => format!("cuda:{number} ({kind})"),
+        };
+        Ok(Self::gpu(device, exact, name, kind, number))
+    }
+
+    /// How many CUDA devices there are.
+    ///
+    /// # Errors
+    /// If this build has no CUDA or the machine has no driver.
+    pub fn cuda_count() -> std::result::Result<usize, EncodeError> {
+        count()
     }
 
     /// The Metal device of this number, at f16, or at f32 if `exact`.
@@ -92,7 +99,8 @@ impl CandleDevice {
     /// If this build has no Metal or the machine has no such device.
     pub fn metal(number: usize, exact: bool) -> std::result::Result<Self, EncodeError> {
         let device = Device::new_metal(number).map_err(failed)?;
-        Ok(Self::gpu(device, exact, format!("metal:{number}"), number))
+        let name = format!("metal:{number}");
+        Ok(Self::gpu(device, exact, name, String::new(), number))
     }
 
     /// The same device for one more lane: nothing that computes is shared with this one.
@@ -107,7 +115,24 @@ impl CandleDevice {
         }
     }
 
-    fn gpu(device: Device, exact: bool, name: String, number: usize) -> Self {
+    /// The same device, at f32, on a stream of its own.
+    ///
+    /// # Errors
+    /// If the device has no room for one.
+    pub fn exact(&self) -> std::result::Result<Self, EncodeError> {
+        match (&self.device, self.number) {
+            (Device::Cuda(_), Some(number)) => Self::cuda(number, true),
+            (Device::Metal(_), Some(number)) => Self::metal(number, true),
+            _ => Ok(self.clone()),
+        }
+    }
+
+    /// What card it is, as its driver says; empty where that is not known.
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    fn gpu(device: Device, exact: bool, name: String, kind: String, number: usize) -> Self {
         let dtype = match exact {
             true => DType::F32,
             false => DType::F16,
@@ -116,6 +141,7 @@ impl CandleDevice {
             device,
             dtype,
             name,
+            kind,
             number: Some(number),
         }
     }
@@ -191,7 +217,7 @@ impl CandleDevice {
 fn kind_of(device: &Device) -> String {
     let cuda = device.as_cuda_device().ok();
     let name = cuda.and_then(|cuda| cuda.cuda_stream().context().name().ok());
-    name.map_or_else(String::new, |name| format!(" ({name})"))
+    name.unwrap_or_default()
 }
 
 #[cfg(not(feature = "cuda"))]
@@ -199,8 +225,51 @@ fn kind_of(_: &Device) -> String {
     String::new()
 }
 
+#[cfg(feature = "cuda")]
+fn count() -> std::result::Result<usize, EncodeError> {
+    let count = candle_core::cuda_backend::cudarc::driver::CudaContext::device_count();
+    let count = count.map_err(|e| EncodeError::Device(e.to_string()))?;
+    Ok(usize::try_from(count).unwrap_or(0))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn count() -> std::result::Result<usize, EncodeError> {
+    Err(EncodeError::Device("this build has no CUDA".into()))
+}
+
+/// Makes a lane's allocations cheap: memory that is freed stays with the process instead of going back to the driver at every
+/// synchronisation, and no event is made for each of them, since nothing of a lane is used on another stream.
+#[cfg(feature = "cuda")]
+#[allow(
+    unsafe_code,
+    reason = "candle and cudarc leave both to their callers' care"
+)]
+fn prepare(device: &Device) -> std::result::Result<(), EncodeError> {
+    use candle_core::cuda_backend::cudarc::driver::{result, sys};
+    let cuda = device.as_cuda_device().map_err(failed)?;
+    let context = std::sync::Arc::clone(cuda.cuda_stream().context());
+    let bound = context.bind_to_thread();
+    bound.map_err(|e| EncodeError::Device(e.to_string()))?;
+    let mut all = u64::MAX;
+    // SAFETY: every tensor of a lane is made, used and dropped on the lane's own stream (`Lanes`); the pool is that of a device
+    // which the context holds, and the attribute is a number of 64 bits that is read before the call returns.
+    let set = unsafe {
+        cuda.disable_event_tracking();
+        result::device::get_default_mem_pool(context.cu_device()).and_then(|pool| {
+            let threshold = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+            result::mem_pool::set_attribute(pool, threshold, (&raw mut all).cast())
+        })
+    };
+    set.map_err(|e| EncodeError::Device(e.to_string()))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn prepare(_: &Device) -> std::result::Result<(), EncodeError> {
+    Ok(())
+}
+
 /// Whether a device says that its memory is used up. Libraries say so in words only.
-pub(super) fn is_out_of_memory(message: &str) -> bool {
+pub(crate) fn is_out_of_memory(message: &str) -> bool {
     let message = message.to_lowercase();
     [
         "out of memory",

@@ -1,20 +1,28 @@
-//! Lanes: as many batches at once as a GPU has use for, each with a stream, a product library and weights of its own.
+//! Lanes: as many batches at once as GPUs have use for, each with a stream, a product library and weights of its own.
 //!
 //! Two batches on one handle share its workspace, and then what a product gives may depend on the other batch; weights
 //! that one stream uploads must not be read by another before they are there. With nothing in common neither can happen.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-use super::CandleTransformer;
 use crate::{EncodeError, Encoder, Packed};
 
-/// Encoders of one model on one device. A call takes the one that is free, and waits where none is.
-#[derive(Debug)]
+/// Encoders of one model on devices of one kind. A call takes the one that is free, and waits where none is: so devices
+/// share the work as quickly as they do it.
 pub struct Lanes {
-    first: CandleTransformer,
-    others: Vec<CandleTransformer>,
+    first: Box<dyn Encoder>,
+    others: Vec<Box<dyn Encoder>>,
     free: Mutex<Vec<usize>>,
     returned: Condvar,
+}
+
+impl std::fmt::Debug for Lanes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lanes")
+            .field("device", &self.first.device())
+            .field("lanes", &(1 + self.others.len()))
+            .finish_non_exhaustive()
+    }
 }
 
 /// A lane in use; given back when dropped.
@@ -37,14 +45,17 @@ impl Drop for Taken<'_> {
 }
 
 impl Lanes {
-    /// Lanes of equal encoders; `others` are those beside the first.
-    pub fn new(first: CandleTransformer, others: Vec<CandleTransformer>) -> Self {
-        Self {
+    /// Lanes of equal encoders; none without any.
+    pub fn new(lanes: Vec<Box<dyn Encoder>>) -> Option<Self> {
+        let mut lanes = lanes.into_iter();
+        let first = lanes.next()?;
+        let others: Vec<_> = lanes.collect();
+        Some(Self {
             free: Mutex::new((0..=others.len()).collect()),
             first,
             others,
             returned: Condvar::new(),
-        }
+        })
     }
 
     fn take(&self) -> Taken<'_> {
@@ -84,9 +95,7 @@ impl Encoder for Lanes {
 
     fn tokens_per_batch(&self) -> usize {
         let all = std::iter::once(&self.first).chain(&self.others);
-        all.map(CandleTransformer::tokens_per_batch)
-            .min()
-            .unwrap_or(1)
+        all.map(|lane| lane.tokens_per_batch()).min().unwrap_or(1)
     }
 
     fn batches_at_once(&self) -> usize {

@@ -7,12 +7,14 @@ mod device;
 mod lanes;
 mod transformer;
 
+#[cfg(feature = "cuda")]
+pub(crate) use device::is_out_of_memory;
 pub use device::{CandleDevice, CandleLinear};
 pub use lanes::Lanes;
 pub use transformer::CandleTransformer;
 
 /// As [`crate::REVISION`], for vectors of this path.
-pub const REVISION: u32 = 3;
+pub const REVISION: u32 = 4;
 
 use super::EncodeError;
 

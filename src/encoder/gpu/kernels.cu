@@ -104,7 +104,7 @@ __device__ __forceinline__ bool sees(int query, int key, int tokens, int mask) {
 
 // Rows of words, plus those of places, with a norm over both. A warp a token.
 extern "C" __global__ void __launch_bounds__(WARP *WARPS)
-    embed(Slot slot, const half *words, const half *places, const half *gain, const half *bias, int hidden, int root,
+    embed_tokens(Slot slot, const half *words, const half *places, const half *gain, const half *bias, int hidden, int root,
           float epsilon, half *out) {
     const unsigned row = row_of_warp();
     if (row >= slot.tokens[0]) return;
@@ -132,7 +132,7 @@ extern "C" __global__ void __launch_bounds__(WARP *WARPS)
 
 // Norms of rows; `out` may be `in`. A warp a token.
 extern "C" __global__ void __launch_bounds__(WARP *WARPS)
-    norm(Slot slot, const half *in, const half *gain, const half *bias, int hidden, int root, float epsilon, half *out) {
+    norm_rows(Slot slot, const half *in, const half *gain, const half *bias, int hidden, int root, float epsilon, half *out) {
     const unsigned row = row_of_warp();
     if (row >= slot.tokens[0]) return;
     const half *from = in + size_t(row) * hidden;
@@ -142,7 +142,7 @@ extern "C" __global__ void __launch_bounds__(WARP *WARPS)
 // Norms over the heads of queries and of keys, where a model has gains for them, and turns by places. In place; a warp a head
 // of a token. Gains are of one head each; cosines and sines are (positions, size / 2).
 extern "C" __global__ void __launch_bounds__(WARP *WARPS)
-    turn(Slot slot, half *rows, const half *query_gain, const half *key_gain, float epsilon, const float *cosines,
+    turn_heads(Slot slot, half *rows, const half *query_gain, const half *key_gain, float epsilon, const float *cosines,
          const float *sines, int heads, int key_heads, int size) {
     const unsigned number = row_of_warp();
     const unsigned both = heads + key_heads, row = number / both, head = number % both;
@@ -329,7 +329,7 @@ ATTEND(128)
 // Between the feed-forward layers, where no product does it: activated halves times the others if `gated`, else activated
 // rows. `out` may be `in` where it is not gated. A warp a token.
 extern "C" __global__ void __launch_bounds__(WARP *WARPS)
-    activate(Slot slot, const half *in, int width, int activation, int gated, half *out) {
+    activate_rows(Slot slot, const half *in, int width, int activation, int gated, half *out) {
     const unsigned row = row_of_warp();
     if (row >= slot.tokens[0]) return;
     const half *from = in + size_t(row) * width * (gated ? 2 : 1);
@@ -353,7 +353,7 @@ enum Pooling { MEAN = 0, CLS = 1, MAX = 2, MEAN_SQRT_LEN = 3, WEIGHTED_MEAN = 4,
 // has `keep` columns, or `narrow` has, where layers follow. The first `pool_from` tokens have no part in it, unless a text
 // has no others.
 extern "C" __global__ void __launch_bounds__(WARP *WARPS)
-    pool(Slot slot, const half *rows, int hidden, int pooling, int pool_from, int keep, int normalise, float *out,
+    pool_texts(Slot slot, const half *rows, int hidden, int pooling, int pool_from, int keep, int normalise, float *out,
          half *narrow) {
     const unsigned text = blockIdx.x;
     if (text >= slot.tokens[1]) return;

@@ -5,8 +5,14 @@
 //! for. All of it is held against the CPU without a GPU: kernels against f64 (`emulated/`), the plan
 //! against the packed encoder.
 
+#[cfg(feature = "cuda")]
+mod cuda;
 mod plan;
+#[cfg(feature = "cuda")]
+mod products;
 mod slot;
 
+#[cfg(feature = "cuda")]
+pub use cuda::{CudaTransformer, Exact, HostLinear};
 pub use plan::{Buffer, NormOf, Plan, ProductOf, Step};
 pub use slot::{Filled, Slot};

@@ -240,6 +240,11 @@ impl Plan {
         }
     }
 
+    /// Layers after pooling.
+    pub fn dense_layers(&self) -> usize {
+        self.dense.len() - 1
+    }
+
     /// Numbers in a row of a buffer.
     pub fn width(&self, buffer: Buffer) -> usize {
         match buffer {

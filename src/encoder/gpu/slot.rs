@@ -92,11 +92,11 @@ impl Slot {
     }
 
     /// Numbers of 32 bits in all.
-    pub fn len(self) -> usize {
+    pub fn numbers(self) -> usize {
         self.tiles_at().end
     }
 
-    /// Puts the first of these texts into memory of [`Slot::len`] numbers, as many as there is room for; texts without
+    /// Puts the first of these texts into memory of [`Slot::numbers`] numbers, as many as there is room for; texts without
     /// tokens are not given. What is not counted stays as it was.
     pub fn fill<'t>(
         self,
@@ -145,7 +145,7 @@ mod tests {
     fn texts_lie_end_to_end_with_their_tiles() {
         let slot = Slot::of(60);
         assert_eq!((slot.tokens(), slot.texts(), slot.tiles()), (64, 8, 12));
-        let mut memory = vec![7u32; slot.len()];
+        let mut memory = vec![7u32; slot.numbers()];
         let texts: Vec<Vec<u32>> = [17usize, 1, 40, 9].map(|n| vec![n as u32; n]).to_vec();
         let filled = slot.fill(&mut memory, texts.iter().map(Vec::as_slice));
         let (texts, tokens, tiles) = (3, 58, 2 + 1 + 3);
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn no_filling_is_larger_than_a_slot() {
         let slot = Slot::of(64);
-        let mut memory = vec![0; slot.len()];
+        let mut memory = vec![0; slot.numbers()];
         // Texts of one token: there is room for fewer than tokens.
         let one = [1u32];
         let filled = slot.fill(&mut memory, std::iter::repeat_n(&one[..], 100));

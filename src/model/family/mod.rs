@@ -17,7 +17,7 @@ use super::{ModelError, ModelFolder};
 use crate::encoder::{Mask, NormKind, NormPlace, TransformerShape, Turn};
 
 /// A transformer as its configuration describes it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub shape: TransformerShape,
     /// Components between the feed-forward layers.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::job::{EncoderOfJob, JobPlace, WorkerJob};
+use crate::job::GpuGraph;
 use crate::model::Model;
 use crate::output::RunError;
 use crate::run::engine::{CacheChoice, EngineRequest, load_model};
@@ -44,6 +45,10 @@ impl WorkerSettings {
                 .map(|encoder| encoder.adjusted.clone())
                 .unwrap_or_default(),
             device: device.into(),
+            gpu_graph: match encoder.is_some_and(|encoder| encoder.device.contains("packed")) {
+                true => GpuGraph::Packed,
+                false => GpuGraph::Padded,
+            },
             precision: precision.into(),
             threads: 1,
             memory_limit: self.memory_limit / self.slots.max(1),

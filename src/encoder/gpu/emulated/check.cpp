@@ -121,12 +121,12 @@ void check_embed_and_norm(const Texts &texts, int hidden) {
         std::vector<half> out(texts.tokens() * hidden), again = texts.rows(hidden);
         const auto before = again;
         run(texts.blocks(), 1, [&] {
-            embed(texts.slot(), words.data(), at_places, by, more, hidden, kind == 1, 1e-6f, out.data());
+            embed_tokens(texts.slot(), words.data(), at_places, by, more, hidden, kind == 1, 1e-6f, out.data());
         });
         Worst worst, worst_norm;
         if (by != nullptr)
             run(texts.blocks(), 1,
-                [&] { norm(texts.slot(), again.data(), by, more, hidden, kind == 1, 1e-6f, again.data()); });
+                [&] { norm_rows(texts.slot(), again.data(), by, more, hidden, kind == 1, 1e-6f, again.data()); });
         for (int token = 0; token < texts.tokens(); token++) {
             std::vector<double> row(hidden), other(hidden);
             for (int at = 0; at < hidden; at++) {
@@ -161,7 +161,7 @@ void check_turn(const Texts &texts, int size, int heads, int key_heads, bool gai
             sines.push_back(std::sin(angle));
         }
     run(Texts::blocks_of(size_t(texts.tokens()) * (heads + key_heads)), 1, [&] {
-        turn(texts.slot(), rows.data(), gains ? of_queries.data() : nullptr, gains ? of_keys.data() : nullptr, 1e-6f,
+        turn_heads(texts.slot(), rows.data(), gains ? of_queries.data() : nullptr, gains ? of_keys.data() : nullptr, 1e-6f,
              turns ? cosines.data() : nullptr, sines.data(), heads, key_heads, size);
     });
     Worst worst;
@@ -233,7 +233,7 @@ void check_activate(const Texts &texts, int width) {
         for (int gated = 0; gated < 2; gated++) {
             const auto in = texts.rows(width * (1 + gated));
             std::vector<half> out(size_t(texts.tokens()) * width);
-            run(texts.blocks(), 1, [&] { activate(texts.slot(), in.data(), width, activation, gated, out.data()); });
+            run(texts.blocks(), 1, [&] { activate_rows(texts.slot(), in.data(), width, activation, gated, out.data()); });
             Worst worst;
             for (int token = 0; token < texts.tokens(); token++)
                 for (int at = 0; at < width; at++) {
@@ -260,11 +260,11 @@ void check_pool(const Texts &texts, int hidden) {
                 const auto rows = texts.rows(hidden);
                 std::vector<float> out(size_t(texts.texts()) * keep);
                 run(unsigned(texts.texts() + 1), 1, [&] {
-                    pool(texts.slot(), rows.data(), hidden, pooling, from, keep, normalise, out.data(), nullptr);
+                    pool_texts(texts.slot(), rows.data(), hidden, pooling, from, keep, normalise, out.data(), nullptr);
                 });
                 std::vector<half> narrow(size_t(texts.texts()) * keep);
                 run(unsigned(texts.texts() + 1), 1, [&] {
-                    pool(texts.slot(), rows.data(), hidden, pooling, from, keep, 0, nullptr, narrow.data());
+                    pool_texts(texts.slot(), rows.data(), hidden, pooling, from, keep, 0, nullptr, narrow.data());
                 });
                 Worst worst, worst_narrow;
                 for (int text = 0; text < texts.texts(); text++) {
@@ -305,7 +305,7 @@ template <typename Attend> void check_neighbours(int length, int size, int mask,
     const auto vector_of = [&](const Texts &texts, int which) {
         std::vector<half> x(size_t(texts.tokens() + BEHIND) * hidden, NO_NUMBER);
         run(texts.blocks(), 1,
-            [&] { embed(texts.slot(), words.data(), nullptr, gain.data(), nullptr, hidden, 0, 1e-6f, x.data()); });
+            [&] { embed_tokens(texts.slot(), words.data(), nullptr, gain.data(), nullptr, hidden, 0, 1e-6f, x.data()); });
         // A product of whole numbers: a row becomes three, whatever is in other rows.
         std::vector<half> wide(size_t(texts.tokens() + BEHIND) * width, NO_NUMBER);
         for (int token = 0; token < texts.tokens(); token++)
@@ -316,16 +316,16 @@ template <typename Attend> void check_neighbours(int length, int size, int mask,
                           wide.begin() + size_t(texts.starts[text + 1]) * width, NO_NUMBER);
         const Aligned rows(wide);
         run(Texts::blocks_of(size_t(texts.tokens()) * 2 * heads), 1, [&] {
-            turn(texts.slot(), rows.start, nullptr, nullptr, 1e-6f, cosines.data(), sines.data(), heads, heads, size);
+            turn_heads(texts.slot(), rows.start, nullptr, nullptr, 1e-6f, cosines.data(), sines.data(), heads, heads, size);
         });
         run(texts.tile_blocks(), heads,
             [&] { attend(texts.slot(), rows.start, nullptr, 600, heads, heads, mask, x.data()); });
-        run(texts.blocks(), 1, [&] { activate(texts.slot(), x.data(), hidden, GELU, 0, x.data()); });
+        run(texts.blocks(), 1, [&] { activate_rows(texts.slot(), x.data(), hidden, GELU, 0, x.data()); });
         run(texts.blocks(), 1,
-            [&] { norm(texts.slot(), x.data(), gain.data(), nullptr, hidden, 0, 1e-6f, x.data()); });
+            [&] { norm_rows(texts.slot(), x.data(), gain.data(), nullptr, hidden, 0, 1e-6f, x.data()); });
         std::vector<float> out(size_t(texts.texts()) * hidden);
         run(unsigned(texts.texts()), 1,
-            [&] { pool(texts.slot(), x.data(), hidden, MEAN, 0, hidden, 1, out.data(), nullptr); });
+            [&] { pool_texts(texts.slot(), x.data(), hidden, MEAN, 0, hidden, 1, out.data(), nullptr); });
         return std::vector<float>(out.begin() + which * hidden, out.begin() + (which + 1) * hidden);
     };
     const auto alone = vector_of(Texts({length}, vocabulary), 0);

@@ -535,7 +535,7 @@ fn by_plan(family: &Family, texts: &[Vec<u32>], near: bool, rounded: bool) -> Ve
             .sum::<usize>()
             .max(8 * texts.len()),
     );
-    let mut memory = vec![u32::MAX; slot.len()];
+    let mut memory = vec![u32::MAX; slot.numbers()];
     let filled = slot.fill(&mut memory, texts.iter().map(Vec::as_slice));
     assert_eq!(filled.texts, texts.len());
     let mut interpreter = Interpreter {
