@@ -252,11 +252,10 @@ impl Queue {
             if state.closed || state.failed.is_some() {
                 return Step::Stop;
             }
-            // A device that could compute must not wait for whoever tokenises what comes after. Where all workers compute,
-            // it makes no difference which of both is done first.
+            // A device that could compute must not wait for whoever tokenises what comes after.
             let (encoder, texts) = (&model.encoder, state.window.texts());
             let is_full = state.window.tokens() >= encoder.tokens_per_batch();
-            if is_full && state.encoding < encoder.batches_at_once() {
+            if encoder.is_fed_first() && is_full && state.encoding < encoder.batches_at_once() {
                 return Self::batch(&mut state, model);
             }
             let room = MOST_WAITING.saturating_sub(texts);

@@ -159,6 +159,12 @@ pub trait Encoder: Send + Sync {
     /// How many calls of `encode` at the same time make sense.
     fn batches_at_once(&self) -> usize;
 
+    /// Whether a device of its own computes, to which texts of unlike lengths are as welcome as those of like ones: then it
+    /// is fed as soon as a batch is full. Others get batches from as many waiting texts as there can be.
+    fn is_fed_first(&self) -> bool {
+        false
+    }
+
     /// What it computes in, for files: `f32`, `bf16`, `int8` or `f16`.
     fn precision(&self) -> &'static str;
 

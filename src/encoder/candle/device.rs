@@ -56,6 +56,15 @@ impl CandleLinear {
     pub(super) fn apply_to_rows_with_ones(&self, x: &Tensor) -> Result<Tensor> {
         x.matmul(&self.weight)
     }
+
+    /// The layer in `parts` layers of equal width: (parts, inputs + ONES, outputs / parts).
+    pub(super) fn in_parts(&self, parts: usize) -> Result<Tensor> {
+        let (inputs, outputs) = self.weight.dims2()?;
+        self.weight
+            .reshape((inputs, parts, outputs / parts))?
+            .transpose(0, 1)?
+            .contiguous()
+    }
 }
 
 impl CandleDevice {

@@ -102,6 +102,10 @@ impl Encoder for Lanes {
         1 + self.others.len()
     }
 
+    fn is_fed_first(&self) -> bool {
+        self.first.is_fed_first()
+    }
+
     fn precision(&self) -> &'static str {
         self.first.precision()
     }

@@ -14,7 +14,7 @@ pub use lanes::Lanes;
 pub use transformer::CandleTransformer;
 
 /// As [`crate::REVISION`], for vectors of this path.
-pub const REVISION: u32 = 4;
+pub const REVISION: u32 = 3;
 
 use super::EncodeError;
 

@@ -28,8 +28,8 @@ type Norm = (Tensor, Option<Tensor>);
 
 /// A layer on the device.
 struct DeviceLayer {
-    /// Queries of all heads, then keys, then values.
-    query_key_value: CandleLinear,
+    /// (heads + 2 * key heads, hidden and ones, size of a head): queries of all heads, then keys, then values.
+    heads: Tensor,
     /// Gains of norms over queries and keys.
     head_norms: Option<(Tensor, Tensor)>,
     /// The number of its turns.
@@ -113,7 +113,9 @@ impl CandleTransformer {
                     Ok((gain(query)?, gain(key)?))
                 });
                 layers.push(DeviceLayer {
-                    query_key_value: layer.query_key_value,
+                    heads: layer
+                        .query_key_value
+                        .in_parts(shape.heads + 2 * shape.key_heads)?,
                     head_norms: gains.transpose()?,
                     turn: turns
                         .iter()
@@ -287,13 +289,10 @@ impl CandleTransformer {
         let longest = batch.longest;
         let (rows, _) = x.dims2()?;
         let texts = rows / longest;
-        // One product, which reads its rows once, and one copy in the order of heads.
-        let all = layer
-            .query_key_value
-            .apply(x)?
-            .reshape((rows, heads + 2 * key_heads, size))?
-            .transpose(0, 1)?
-            .contiguous()?;
+        let x = with_ones(&[x])?;
+        let all = x
+            .broadcast_as((heads + 2 * key_heads, rows, x.dim(1)?))?
+            .matmul(&layer.heads)?;
         let part =
             |first: usize, count: usize| all.narrow(0, first, count)?.reshape((count * rows, size));
         // (heads and texts, tokens, numbers)

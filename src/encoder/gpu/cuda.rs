@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::cuda_backend::cudarc::driver::sys::{
-    CUgraphInstantiate_flags, CUstreamCaptureMode,
+    CUevent_flags, CUgraphInstantiate_flags, CUstreamCaptureMode,
 };
 use candle_core::cuda_backend::cudarc::driver::{
     CudaFunction, CudaGraph, CudaSlice, CudaStream, DevicePtr, DeviceRepr, LaunchConfig,
@@ -126,12 +126,31 @@ struct OnDevice {
 // SAFETY: handles of a context that every call binds to its thread; `CudaTransformer` lets one thread in at a time.
 unsafe impl Send for OnDevice {}
 
-/// A transformer sentence encoder as a packed graph on a CUDA device, at f16. Compiled and emulated; not yet measured.
-pub struct CudaTransformer {
-    shape: TransformerShape,
+/// What all passes of a lane have in common.
+struct Pass {
     plan: Plan,
     slot: Slot,
+    shape: TransformerShape,
+    head: TextHead,
     dim: usize,
+}
+
+/// A launch of a pass, measured.
+#[derive(Clone, Copy, Debug)]
+pub struct MeasuredStep {
+    /// What is launched.
+    pub step: Step,
+    /// Seconds on the device.
+    pub seconds: f64,
+    /// Bytes that it reads and writes beside weights, see [`Plan::bytes_a_token`].
+    pub bytes: usize,
+    /// Operations, see [`Plan::operations_a_token`].
+    pub operations: usize,
+}
+
+/// A transformer sentence encoder as a packed graph on a CUDA device, at f16. Compiled and emulated; not yet measured.
+pub struct CudaTransformer {
+    pass: Pass,
     name: String,
     exact: Exact,
     device: Mutex<OnDevice>,
@@ -141,7 +160,7 @@ impl std::fmt::Debug for CudaTransformer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("CudaTransformer")
             .field("name", &self.name)
-            .field("shape", &self.shape)
+            .field("shape", &self.pass.shape)
             .finish_non_exhaustive()
     }
 }
@@ -242,30 +261,30 @@ impl CudaTransformer {
         let cuda = device.device.as_cuda_device().map_err(failed)?;
         let stream = cuda.cuda_stream();
         let outputs = |linear: &HostLinear| linear.bias.len();
-        let plan = Plan::of(shape, &weights, outputs, true);
-        let mut tokens = TOKENS.max(shape.positions);
+        let whole = weights
+            .dense
+            .last()
+            .map_or(shape.hidden, |(l, _)| outputs(l));
+        let mut pass = Pass {
+            plan: Plan::of(shape, &weights, outputs, true),
+            slot: Slot::of(TOKENS.max(shape.positions)),
+            shape,
+            dim: head.keep.map_or(whole, |keep| keep.min(whole)),
+            head,
+        };
         loop {
-            let slot = Slot::of(tokens);
-            match OnDevice::new(device, &stream, shape, &weights, &plan, slot, &head) {
+            match OnDevice::new(device, &stream, &weights, &pass) {
                 Ok(mut on_device) => {
-                    on_device.prepare(&plan, slot, shape, &head)?;
-                    let name = on_device.name(device.kind(), slot);
-                    let whole = weights
-                        .dense
-                        .last()
-                        .map_or(shape.hidden, |(l, _)| outputs(l));
+                    on_device.prepare(&pass)?;
                     return Ok(Self {
-                        shape,
-                        plan,
-                        slot,
-                        dim: head.keep.map_or(whole, |keep| keep.min(whole)),
-                        name,
+                        name: on_device.name(device.kind(), pass.slot),
+                        pass,
                         exact,
                         device: Mutex::new(on_device),
                     });
                 }
                 Err(error) => {
-                    let half = tokens / 2;
+                    let half = pass.slot.tokens() / 2;
                     let short = crate::candle::is_out_of_memory(&error.to_string());
                     if !short || half < shape.positions {
                         return Err(error);
@@ -274,7 +293,7 @@ impl CudaTransformer {
                         tokens = half,
                         "the device is out of memory; a smaller slot is tried"
                     );
-                    tokens = half;
+                    pass.slot = Slot::of(half);
                 }
             }
         }
@@ -282,7 +301,47 @@ impl CudaTransformer {
 
     /// What is launched.
     pub fn plan(&self) -> &Plan {
-        &self.plan
+        &self.pass.plan
+    }
+
+    /// Tokens of a slot.
+    pub fn slot_tokens(&self) -> usize {
+        self.pass.slot.tokens()
+    }
+
+    /// Measures each launch on its own over texts that fill a slot as far as they do; the shortest of so many passes.
+    ///
+    /// # Errors
+    /// [`EncodeError`] if the device fails.
+    pub fn measure(
+        &self,
+        texts: &[&[u32]],
+        passes: usize,
+    ) -> Result<Vec<MeasuredStep>, EncodeError> {
+        let mut device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut vectors = Vec::new();
+        let count = device.pass(&self.pass, texts.iter().copied(), &mut vectors)?;
+        let lengths = texts.iter().take(count).map(|text| text.len());
+        let tokens: usize = lengths.clone().sum();
+        let squares: usize = lengths.map(|tokens| tokens * tokens).sum();
+        let plan = &self.pass.plan;
+        let mut measured = Vec::new();
+        for (number, step) in plan.steps.iter().enumerate() {
+            let mut least = f32::INFINITY;
+            for _ in 0..passes.max(1) {
+                least = least.min(device.time(&self.pass, number)?);
+            }
+            let operations = plan.operations_a_token(*step, 0) * tokens;
+            let of_attention =
+                plan.operations_a_token(*step, 1) - plan.operations_a_token(*step, 0);
+            measured.push(MeasuredStep {
+                step: *step,
+                seconds: f64::from(least) / 1e3,
+                bytes: plan.bytes_a_token(*step) * tokens,
+                operations: operations + of_attention * squares,
+            });
+        }
+        Ok(measured)
     }
 }
 
@@ -290,12 +349,10 @@ impl OnDevice {
     fn new(
         device: &CandleDevice,
         stream: &Arc<CudaStream>,
-        shape: TransformerShape,
         weights: &TransformerWeights<HostLinear>,
-        plan: &Plan,
-        slot: Slot,
-        head: &TextHead,
+        pass: &Pass,
     ) -> Result<Self, EncodeError> {
+        let (plan, slot, shape, dim) = (&pass.plan, pass.slot, pass.shape, pass.dim);
         let place = Place { device, stream };
         let products = Products::new(Arc::clone(stream))?;
         let mut buffers = HashMap::new();
@@ -377,9 +434,6 @@ impl OnDevice {
         let count = rows_of_texts.len();
         let rows_of_texts =
             Tensor::from_vec(rows_of_texts, count, &device.device).map_err(failed)?;
-        let dense = weights.dense.last();
-        let whole = dense.map_or(shape.hidden, |(linear, _)| linear.bias.len());
-        let dim = head.keep.map_or(whole, |keep| keep.min(whole));
         let context = stream.context();
         // SAFETY: memory that is not set; both are written before they are read, the slot by `Slot::fill`, vectors by a copy.
         let (host_slot, host_vectors) = unsafe {
@@ -421,18 +475,12 @@ impl OnDevice {
     }
 
     /// Runs the plan once, over nothing, and captures it.
-    fn prepare(
-        &mut self,
-        plan: &Plan,
-        slot: Slot,
-        shape: TransformerShape,
-        head: &TextHead,
-    ) -> Result<(), EncodeError> {
-        self.launch_all(plan, slot, shape, head)?;
+    fn prepare(&mut self, pass: &Pass) -> Result<(), EncodeError> {
+        self.launch_all(pass)?;
         self.stream.synchronize().map_err(failed)?;
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         self.stream.begin_capture(mode).map_err(failed)?;
-        let launched = self.launch_all(plan, slot, shape, head);
+        let launched = self.launch_all(pass);
         // A capture is ended whatever became of it.
         let graph = self
             .stream
@@ -487,13 +535,36 @@ impl OnDevice {
     }
 
     /// Puts all steps on the stream.
-    fn launch_all(
-        &self,
-        plan: &Plan,
-        slot: Slot,
-        shape: TransformerShape,
-        head: &TextHead,
-    ) -> Result<(), EncodeError> {
+    fn launch_all(&self, pass: &Pass) -> Result<(), EncodeError> {
+        (0..pass.plan.steps.len()).try_for_each(|number| self.launch(pass, number))
+    }
+
+    /// Milliseconds of a step on the device.
+    fn time(&mut self, pass: &Pass, number: usize) -> Result<f32, EncodeError> {
+        let event = || {
+            let flags = CUevent_flags::CU_EVENT_DEFAULT;
+            self.stream.record_event(Some(flags)).map_err(failed)
+        };
+        let before = event()?;
+        self.launch(pass, number)?;
+        let after = event()?;
+        self.stream.synchronize().map_err(failed)?;
+        before.elapsed_ms(&after).map_err(failed)
+    }
+
+    /// Puts a step on the stream.
+    fn launch(&self, pass: &Pass, number: usize) -> Result<(), EncodeError> {
+        let Pass {
+            plan,
+            slot,
+            shape,
+            head,
+            ..
+        } = pass;
+        let slot = *slot;
+        let Some(step) = plan.steps.get(number) else {
+            return Ok(());
+        };
         let whole = |number: usize| LaunchConfig {
             grid_dim: (number.div_ceil(WARPS) as u32, 1, 1),
             block_dim: (THREADS, 1, 1),
@@ -508,169 +579,166 @@ impl OnDevice {
             Some((gain, bias)) => (gain.pointer, bias.as_ref().map_or(0, |bias| bias.pointer)),
         };
         let vectors = self.vectors.device_ptr(&self.stream).0;
-        for (number, step) in plan.steps.iter().enumerate() {
-            match *step {
-                Step::Embed => {
-                    let (gain, bias) = gains(self.embedding_norm.as_ref());
-                    let positions = self.positions.as_ref().map_or(0, |held| held.pointer);
-                    let to = self.at(Buffer::Hidden)?;
-                    let mut launch = self.stream.launch_builder(&self.kernels.embed);
-                    launch.arg(&tokens).arg(&self.words.pointer).arg(&positions);
-                    launch
-                        .arg(&gain)
-                        .arg(&bias)
-                        .arg(&hidden)
-                        .arg(&root)
-                        .arg(&epsilon)
-                        .arg(&to);
-                    // SAFETY: arguments are those of `embed_tokens`; buffers have a row for each token of a full slot.
-                    unsafe { launch.launch(whole(slot.tokens())) }.map_err(failed)?;
-                }
-                Step::Norm { of, from, to } => {
-                    let norm = match of {
-                        NormOf::Attention(at) => {
-                            self.layers.get(at).and_then(|l| l.attention_norm.as_ref())
-                        }
-                        NormOf::Output(at) => self.layers.get(at).map(|l| &l.output_norm),
-                        NormOf::Last => self.last_norm.as_ref(),
-                    };
-                    let (gain, bias) = gains(norm);
-                    let (from, to) = (self.at(from)?, self.at(to)?);
-                    let mut launch = self.stream.launch_builder(&self.kernels.norm);
-                    launch.arg(&tokens).arg(&from).arg(&gain).arg(&bias);
-                    launch.arg(&hidden).arg(&root).arg(&epsilon).arg(&to);
-                    // SAFETY: arguments are those of `norm_rows`, buffers as above.
-                    unsafe { launch.launch(whole(slot.tokens())) }.map_err(failed)?;
-                }
-                Step::Product { from, to, .. } => {
-                    let planned = self.planned.get(&number);
-                    let (product, weight) =
-                        planned.ok_or_else(|| failed("a product has no plan"))?;
-                    let (from, to) = (self.at(from)?, self.at(to)?);
-                    // SAFETY: weights and buffers live as long as `self`, and this stream alone uses them.
-                    unsafe { self.products.run(product, weight.pointer, from, to) }?;
-                }
-                Step::Turn(at) => {
-                    let layer = self.layers.get(at).ok_or_else(|| failed("no such layer"))?;
-                    let (query, key) = match &layer.head_norms {
-                        Some((query, key)) => (query.pointer, key.pointer),
-                        None => (0, 0),
-                    };
-                    let turn = layer.turn.and_then(|turn| self.turns.get(turn));
-                    let (cosines, sines) = turn.map_or((0, 0), |(_, c, s)| (c.pointer, s.pointer));
-                    let rows = self.at(Buffer::Heads)?;
-                    let size = shape.head_size as i32;
-                    let mut launch = self.stream.launch_builder(&self.kernels.turn);
-                    launch
-                        .arg(&tokens)
-                        .arg(&rows)
-                        .arg(&query)
-                        .arg(&key)
-                        .arg(&epsilon);
-                    launch
-                        .arg(&cosines)
-                        .arg(&sines)
-                        .arg(&heads)
-                        .arg(&key_heads)
-                        .arg(&size);
-                    let warps = slot.tokens() * (shape.heads + shape.key_heads);
-                    // SAFETY: arguments are those of `turn_heads`; angles are there for every place that a text can have.
-                    unsafe { launch.launch(whole(warps)) }.map_err(failed)?;
-                }
-                Step::Attend(at) => {
-                    let layer = self.layers.get(at).ok_or_else(|| failed("no such layer"))?;
-                    let mask = match layer.mask {
-                        Mask::All => -1,
-                        Mask::Causal => -2,
-                        Mask::Near(most) => i32::try_from(most).unwrap_or(i32::MAX / 2),
-                    };
-                    let (rows, to) = (self.at(Buffer::Heads)?, self.at(Buffer::Context)?);
-                    let offsets = self.offsets.as_ref().map_or(0, |held| held.pointer);
-                    let positions = shape.positions as i32;
-                    let mut launch = self.stream.launch_builder(&self.kernels.attend);
-                    launch.arg(&tokens).arg(&rows).arg(&offsets).arg(&positions);
-                    launch.arg(&heads).arg(&key_heads).arg(&mask).arg(&to);
-                    let mut config = whole(slot.tiles());
-                    config.grid_dim.1 = shape.heads as u32;
-                    // SAFETY: arguments are those of `attend_*`; a tile of rows is behind the last one.
-                    unsafe { launch.launch(config) }.map_err(failed)?;
-                }
-                Step::Activate {
-                    activation,
-                    from,
-                    to,
-                } => {
-                    let of_texts = matches!(to, Buffer::Dense(_));
-                    let rows = self.slot(slot, of_texts);
-                    let gated = i32::from(from != to);
-                    let (width, kind) = (plan.width(to) as i32, number_of(activation));
-                    let (from, to) = (self.at(from)?, self.at(to)?);
-                    let mut launch = self.stream.launch_builder(&self.kernels.activate);
-                    launch
-                        .arg(&rows)
-                        .arg(&from)
-                        .arg(&width)
-                        .arg(&kind)
-                        .arg(&gated)
-                        .arg(&to);
-                    let count = if of_texts {
-                        slot.texts()
-                    } else {
-                        slot.tokens()
-                    };
-                    // SAFETY: arguments are those of `activate_rows`, buffers as above.
-                    unsafe { launch.launch(whole(count)) }.map_err(failed)?;
-                }
-                Step::Pool | Step::Finish => {
-                    let last = plan.dense_layers().checked_sub(1).map(Buffer::Dense);
-                    let ends = *step == Step::Finish || last.is_none();
-                    let (rows, from, pooling, from_token) = match (*step, last) {
-                        (Step::Finish, Some(last)) => {
-                            // Each text is one row by now.
-                            (
-                                self.slot(slot, true),
-                                last,
-                                number_of_pooling(Pooling::Cls),
-                                0,
-                            )
-                        }
-                        _ => {
-                            let from = i32::try_from(head.pool_from).unwrap_or(i32::MAX);
-                            (
-                                tokens,
-                                Buffer::Hidden,
-                                number_of_pooling(head.pooling),
-                                from,
-                            )
-                        }
-                    };
-                    let width = plan.width(from);
-                    let keep = match ends {
-                        true => head.keep.map_or(width, |keep| keep.min(width)) as i32,
-                        false => width as i32,
-                    };
-                    let normalise = i32::from(ends && head.normalise);
-                    let (out, narrow) = match ends {
-                        true => (vectors, none),
-                        false => (none, self.at(Buffer::Pooled)?),
-                    };
-                    let (from, width) = (self.at(from)?, width as i32);
-                    let mut launch = self.stream.launch_builder(&self.kernels.pool);
-                    launch
-                        .arg(&rows)
-                        .arg(&from)
-                        .arg(&width)
-                        .arg(&pooling)
-                        .arg(&from_token);
-                    launch.arg(&keep).arg(&normalise).arg(&out).arg(&narrow);
-                    let config = LaunchConfig {
-                        grid_dim: (slot.texts() as u32, 1, 1),
-                        block_dim: (THREADS, 1, 1),
-                        shared_mem_bytes: 0,
-                    };
-                    // SAFETY: arguments are those of `pool_texts`; there is a row of vectors for every text of a full slot.
-                    unsafe { launch.launch(config) }.map_err(failed)?;
-                }
+        match *step {
+            Step::Embed => {
+                let (gain, bias) = gains(self.embedding_norm.as_ref());
+                let positions = self.positions.as_ref().map_or(0, |held| held.pointer);
+                let to = self.at(Buffer::Hidden)?;
+                let mut launch = self.stream.launch_builder(&self.kernels.embed);
+                launch.arg(&tokens).arg(&self.words.pointer).arg(&positions);
+                launch
+                    .arg(&gain)
+                    .arg(&bias)
+                    .arg(&hidden)
+                    .arg(&root)
+                    .arg(&epsilon)
+                    .arg(&to);
+                // SAFETY: arguments are those of `embed_tokens`; buffers have a row for each token of a full slot.
+                unsafe { launch.launch(whole(slot.tokens())) }.map_err(failed)?;
+            }
+            Step::Norm { of, from, to } => {
+                let norm = match of {
+                    NormOf::Attention(at) => {
+                        self.layers.get(at).and_then(|l| l.attention_norm.as_ref())
+                    }
+                    NormOf::Output(at) => self.layers.get(at).map(|l| &l.output_norm),
+                    NormOf::Last => self.last_norm.as_ref(),
+                };
+                let (gain, bias) = gains(norm);
+                let (from, to) = (self.at(from)?, self.at(to)?);
+                let mut launch = self.stream.launch_builder(&self.kernels.norm);
+                launch.arg(&tokens).arg(&from).arg(&gain).arg(&bias);
+                launch.arg(&hidden).arg(&root).arg(&epsilon).arg(&to);
+                // SAFETY: arguments are those of `norm_rows`, buffers as above.
+                unsafe { launch.launch(whole(slot.tokens())) }.map_err(failed)?;
+            }
+            Step::Product { from, to, .. } => {
+                let planned = self.planned.get(&number);
+                let (product, weight) = planned.ok_or_else(|| failed("a product has no plan"))?;
+                let (from, to) = (self.at(from)?, self.at(to)?);
+                // SAFETY: weights and buffers live as long as `self`, and this stream alone uses them.
+                unsafe { self.products.run(product, weight.pointer, from, to) }?;
+            }
+            Step::Turn(at) => {
+                let layer = self.layers.get(at).ok_or_else(|| failed("no such layer"))?;
+                let (query, key) = match &layer.head_norms {
+                    Some((query, key)) => (query.pointer, key.pointer),
+                    None => (0, 0),
+                };
+                let turn = layer.turn.and_then(|turn| self.turns.get(turn));
+                let (cosines, sines) = turn.map_or((0, 0), |(_, c, s)| (c.pointer, s.pointer));
+                let rows = self.at(Buffer::Heads)?;
+                let size = shape.head_size as i32;
+                let mut launch = self.stream.launch_builder(&self.kernels.turn);
+                launch
+                    .arg(&tokens)
+                    .arg(&rows)
+                    .arg(&query)
+                    .arg(&key)
+                    .arg(&epsilon);
+                launch
+                    .arg(&cosines)
+                    .arg(&sines)
+                    .arg(&heads)
+                    .arg(&key_heads)
+                    .arg(&size);
+                let warps = slot.tokens() * (shape.heads + shape.key_heads);
+                // SAFETY: arguments are those of `turn_heads`; angles are there for every place that a text can have.
+                unsafe { launch.launch(whole(warps)) }.map_err(failed)?;
+            }
+            Step::Attend(at) => {
+                let layer = self.layers.get(at).ok_or_else(|| failed("no such layer"))?;
+                let mask = match layer.mask {
+                    Mask::All => -1,
+                    Mask::Causal => -2,
+                    Mask::Near(most) => i32::try_from(most).unwrap_or(i32::MAX / 2),
+                };
+                let (rows, to) = (self.at(Buffer::Heads)?, self.at(Buffer::Context)?);
+                let offsets = self.offsets.as_ref().map_or(0, |held| held.pointer);
+                let positions = shape.positions as i32;
+                let mut launch = self.stream.launch_builder(&self.kernels.attend);
+                launch.arg(&tokens).arg(&rows).arg(&offsets).arg(&positions);
+                launch.arg(&heads).arg(&key_heads).arg(&mask).arg(&to);
+                let mut config = whole(slot.tiles());
+                config.grid_dim.1 = shape.heads as u32;
+                // SAFETY: arguments are those of `attend_*`; a tile of rows is behind the last one.
+                unsafe { launch.launch(config) }.map_err(failed)?;
+            }
+            Step::Activate {
+                activation,
+                from,
+                to,
+            } => {
+                let of_texts = matches!(to, Buffer::Dense(_));
+                let rows = self.slot(slot, of_texts);
+                let gated = i32::from(from != to);
+                let (width, kind) = (plan.width(to) as i32, number_of(activation));
+                let (from, to) = (self.at(from)?, self.at(to)?);
+                let mut launch = self.stream.launch_builder(&self.kernels.activate);
+                launch
+                    .arg(&rows)
+                    .arg(&from)
+                    .arg(&width)
+                    .arg(&kind)
+                    .arg(&gated)
+                    .arg(&to);
+                let count = if of_texts {
+                    slot.texts()
+                } else {
+                    slot.tokens()
+                };
+                // SAFETY: arguments are those of `activate_rows`, buffers as above.
+                unsafe { launch.launch(whole(count)) }.map_err(failed)?;
+            }
+            Step::Pool | Step::Finish => {
+                let last = plan.dense_layers().checked_sub(1).map(Buffer::Dense);
+                let ends = *step == Step::Finish || last.is_none();
+                let (rows, from, pooling, from_token) = match (*step, last) {
+                    (Step::Finish, Some(last)) => {
+                        // Each text is one row by now.
+                        (
+                            self.slot(slot, true),
+                            last,
+                            number_of_pooling(Pooling::Cls),
+                            0,
+                        )
+                    }
+                    _ => {
+                        let from = i32::try_from(head.pool_from).unwrap_or(i32::MAX);
+                        (
+                            tokens,
+                            Buffer::Hidden,
+                            number_of_pooling(head.pooling),
+                            from,
+                        )
+                    }
+                };
+                let width = plan.width(from);
+                let keep = match ends {
+                    true => head.keep.map_or(width, |keep| keep.min(width)) as i32,
+                    false => width as i32,
+                };
+                let normalise = i32::from(ends && head.normalise);
+                let (out, narrow) = match ends {
+                    true => (vectors, none),
+                    false => (none, self.at(Buffer::Pooled)?),
+                };
+                let (from, width) = (self.at(from)?, width as i32);
+                let mut launch = self.stream.launch_builder(&self.kernels.pool);
+                launch
+                    .arg(&rows)
+                    .arg(&from)
+                    .arg(&width)
+                    .arg(&pooling)
+                    .arg(&from_token);
+                launch.arg(&keep).arg(&normalise).arg(&out).arg(&narrow);
+                let config = LaunchConfig {
+                    grid_dim: (slot.texts() as u32, 1, 1),
+                    block_dim: (THREADS, 1, 1),
+                    shared_mem_bytes: 0,
+                };
+                // SAFETY: arguments are those of `pool_texts`; there is a row of vectors for every text of a full slot.
+                unsafe { launch.launch(config) }.map_err(failed)?;
             }
         }
         Ok(())
@@ -679,13 +747,12 @@ impl OnDevice {
     /// Vectors of the first of these texts, as many as a slot takes; returns how many.
     fn pass<'t>(
         &mut self,
-        slot: Slot,
-        dim: usize,
+        pass: &Pass,
         texts: impl IntoIterator<Item = &'t [u32]>,
         out: &mut Vec<f32>,
     ) -> Result<usize, EncodeError> {
         let memory = self.host_slot.as_mut_slice().map_err(failed)?;
-        let filled = slot.fill(memory, texts);
+        let filled = pass.slot.fill(memory, texts);
         if filled.texts == 0 {
             return Err(failed("a text is longer than a slot"));
         }
@@ -704,7 +771,7 @@ impl OnDevice {
         back.map_err(failed)?;
         self.stream.synchronize().map_err(failed)?;
         let vectors = self.host_vectors.as_slice().map_err(failed)?;
-        out.extend_from_slice(&vectors[..filled.texts * dim]);
+        out.extend_from_slice(&vectors[..filled.texts * pass.dim]);
         Ok(filled.texts)
     }
 }
@@ -746,22 +813,23 @@ fn number_of_pooling(pooling: Pooling) -> i32 {
 
 impl Encoder for CudaTransformer {
     fn dim(&self) -> usize {
-        self.dim
+        self.pass.dim
     }
 
     fn encode(&self, batch: &Packed, out: &mut Vec<f32>) -> Result<(), EncodeError> {
-        check(&self.shape, batch)?;
+        check(&self.pass.shape, batch)?;
+        let dim = self.pass.dim;
         let texts: Vec<&[u32]> = batch.spans().map(|span| &batch.ids()[span]).collect();
-        let mut vectors = Vec::with_capacity(texts.len() * self.dim);
+        let mut vectors = Vec::with_capacity(texts.len() * dim);
         let mut device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
         let mut done = 0;
         while done < texts.len() {
             let rest = texts[done..].iter().copied();
-            done += device.pass(self.slot, self.dim, rest, &mut vectors)?;
+            done += device.pass(&self.pass, rest, &mut vectors)?;
         }
         drop(device);
         let lost: Vec<usize> = vectors
-            .chunks_exact(self.dim)
+            .chunks_exact(dim)
             .enumerate()
             .filter(|(_, vector)| vector.iter().any(|x| !x.is_finite()))
             .map(|(text, _)| text)
@@ -777,8 +845,8 @@ impl Encoder for CudaTransformer {
             });
             let mut exact = Vec::new();
             (self.exact)()?.encode(&again, &mut exact)?;
-            for (text, vector) in lost.into_iter().zip(exact.chunks_exact(self.dim)) {
-                vectors[text * self.dim..][..self.dim].copy_from_slice(vector);
+            for (text, vector) in lost.into_iter().zip(exact.chunks_exact(dim)) {
+                vectors[text * dim..][..dim].copy_from_slice(vector);
             }
         }
         out.append(&mut vectors);
@@ -786,12 +854,16 @@ impl Encoder for CudaTransformer {
     }
 
     fn tokens_per_batch(&self) -> usize {
-        self.slot.tokens()
+        self.pass.slot.tokens()
     }
 
     /// One: see [`crate::candle::Lanes`].
     fn batches_at_once(&self) -> usize {
         1
+    }
+
+    fn is_fed_first(&self) -> bool {
+        true
     }
 
     fn precision(&self) -> &'static str {

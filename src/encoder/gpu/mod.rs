@@ -7,12 +7,14 @@
 
 #[cfg(feature = "cuda")]
 mod cuda;
+#[cfg(all(test, target_os = "linux", target_arch = "x86_64"))]
+mod emulated;
 mod plan;
 #[cfg(feature = "cuda")]
 mod products;
 mod slot;
 
 #[cfg(feature = "cuda")]
-pub use cuda::{CudaTransformer, Exact, HostLinear};
+pub use cuda::{CudaTransformer, Exact, HostLinear, MeasuredStep};
 pub use plan::{Buffer, NormOf, Plan, ProductOf, Step};
 pub use slot::{Filled, Slot};

@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# A kit that measures a card without building anything there: `pack` where nvcc is, `run` where the card is.
+#
+#   scripts/gpu-kit.sh pack KIT.tar.xz       # builds benches/gpu.rs and packs it with this script
+#   ./gpu-kit.sh run > kit.json              # in the unpacked kit; about five minutes
+#
+# The JSON has the card, its driver, the commit, the date, and what `benches/gpu.rs` found. Figures in the README are from
+# such a file, and from nothing else. `run` also asks NVIDIA's compute-sanitizer, where it is installed, and PyTorch, where
+# there is one with CUDA: the same shape, compiled, f16, ids ready.
+set -euo pipefail
+
+case "${1:-}" in
+pack)
+  cd "$(dirname "$0")/.."
+  out="${2:?name the archive to make}"
+  folder="$(mktemp -d)"
+  trap 'rm -rf "$folder"' EXIT
+  built="$(cargo bench --bench gpu --features bench-gpu --no-run --message-format json |
+    python3 -c 'import json, sys
+lines = [json.loads(line) for line in sys.stdin if line.startswith("{")]
+print([l["executable"] for l in lines if l.get("executable") and l["target"]["name"] == "gpu"][-1])')"
+  cp "$built" "$folder/gpu"
+  strip "$folder/gpu"
+  cp scripts/gpu-kit.sh "$folder/gpu-kit.sh"
+  git rev-parse HEAD > "$folder/commit"
+  tar -C "$folder" -cJf "$out" gpu gpu-kit.sh commit
+  bytes="$(stat -c %s "$out")"
+  [ "$bytes" -le 60000000 ] || { echo "gpu-kit: $out has $bytes bytes, more than 60 MB" >&2; exit 1; }
+  echo "gpu-kit: $out, $bytes bytes"
+  ;;
+run)
+  cd "$(dirname "$0")"
+  found="$(./gpu "${2:-2}")"
+  sanitizer="not there"
+  if command -v compute-sanitizer >/dev/null; then
+    sanitizer="$(compute-sanitizer --error-exitcode 9 ./gpu 0.01 2>&1 | grep -E 'ERROR SUMMARY' || echo failed)"
+  fi
+  FOUND="$found" SANITIZER="$sanitizer" COMMIT="$(cat commit)" python3 - <<'PY'
+import json, os, subprocess, time
+
+result = json.loads(os.environ["FOUND"])
+result["commit"] = os.environ["COMMIT"]
+result["date"] = time.strftime("%Y-%m-%d")
+result["compute_sanitizer"] = os.environ["SANITIZER"]
+asked = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+result["driver"] = subprocess.run(asked, capture_output=True, text=True).stdout.strip()
+
+
+def pytorch():
+    """Tokens a second of a BERT of all-MiniLM-L6's shape: compiled, f16, ids on the card; 128 tokens a text."""
+    import torch
+
+    layer = torch.nn.TransformerEncoderLayer(384, 12, 1536, activation="gelu", batch_first=True, dropout=0.0)
+    model = torch.nn.TransformerEncoder(layer, 6, enable_nested_tensor=False).cuda().half().eval()
+    words = torch.nn.Embedding(30522, 384).cuda().half()
+    forward = torch.compile(lambda ids: torch.nn.functional.normalize(model(words(ids)).mean(1), dim=-1))
+    best = 0.0
+    with torch.inference_mode():
+        for texts in (64, 128, 256, 512, 1024):
+            ids = torch.randint(30522, (texts, 128), device="cuda")
+            for _ in range(3):
+                forward(ids)
+            torch.cuda.synchronize()
+            began, passes = time.time(), 0
+            while time.time() - began < 2:
+                forward(ids)
+                torch.cuda.synchronize()
+                passes += 1
+            best = max(best, passes * texts * 128 / (time.time() - began))
+    return {"version": torch.__version__, "tokens_per_second": round(best)}
+
+
+try:
+    result["pytorch"] = pytorch()
+except Exception as problem:  # None, or one without CUDA: said, and everything else stands.
+    result["pytorch"] = f"not measured: {problem}"
+print(json.dumps(result, indent=2))
+PY
+  ;;
+*)
+  sed -n '2,11p' "$0" | sed 's/^# \{0,1\}//'
+  exit 2
+  ;;
+esac
