@@ -8,13 +8,15 @@ cd "$(dirname "$0")/.."
 
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/nightmill"
 venv="$cache/cuda"
-# One minor version for the compiler and its headers: mixed ones fail in ptxas.
-version="13.2.*"
+# One minor version for the compiler and its headers: mixed ones fail in ptxas. An older driver refuses what a newer
+# compiler made, so this is the oldest of CUDA 13.
+version="13.0.*"
 packages=(nvcc nvvm crt runtime cccl cublas curand nvrtc)
 
 find_cuda() { find "$venv" -type d -path '*/nvidia/cu13' 2>/dev/null | head -1 || true; }
 
-if [ ! -x "$(find_cuda)/bin/nvcc" ]; then
+# Another version than this script's is fetched anew.
+if [ ! -x "$(find_cuda)/bin/nvcc" ] || [ "$(cat "$venv/version" 2>/dev/null)" != "$version" ]; then
   rm -rf "$venv"
   mkdir -p "$cache"
   python3 -m venv "$venv"
@@ -30,6 +32,7 @@ if [ ! -x "$(find_cuda)/bin/nvcc" ]; then
     esac
   done
   "$venv/bin/python" -m pip install --quiet "${wanted[@]}"
+  echo "$version" > "$venv/version"
 fi
 cuda="$(find_cuda)"
 [ -n "$cuda" ] || { echo "check-cuda: nvcc was not found below $venv" >&2; exit 1; }
@@ -70,4 +73,5 @@ done
 echo "check-cuda: 8 kernels on sm_80, 86, 89 and 90: no spills, within limits.txt, attention on tensor cores"
 # The profile of the lints, so that their dependencies are used again.
 cargo check --release --features cuda
+cargo check --release --features bench-gpu --bench gpu
 echo "check-cuda: the CUDA build compiles (checked, not run)"

@@ -118,3 +118,95 @@ impl Encoder for Lanes {
         self.first.revision()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    use super::*;
+
+    /// Gives each text its first id, slowly; counts calls, and those at once.
+    #[derive(Default)]
+    struct Slow {
+        calls: Arc<AtomicUsize>,
+        inside: Arc<AtomicUsize>,
+        most: Arc<AtomicUsize>,
+        alone: AtomicUsize,
+    }
+
+    impl Encoder for Slow {
+        fn dim(&self) -> usize {
+            1
+        }
+
+        fn encode(&self, batch: &Packed, out: &mut Vec<f32>) -> Result<(), EncodeError> {
+            assert_eq!(
+                self.alone.fetch_add(1, SeqCst),
+                0,
+                "a lane does one batch at a time"
+            );
+            self.calls.fetch_add(1, SeqCst);
+            let inside = self.inside.fetch_add(1, SeqCst) + 1;
+            self.most.fetch_max(inside, SeqCst);
+            std::thread::sleep(std::time::Duration::from_millis(3));
+            out.extend(batch.spans().map(|span| batch.ids()[span.start] as f32));
+            self.inside.fetch_sub(1, SeqCst);
+            self.alone.fetch_sub(1, SeqCst);
+            Ok(())
+        }
+
+        fn tokens_per_batch(&self) -> usize {
+            10
+        }
+
+        fn batches_at_once(&self) -> usize {
+            1
+        }
+
+        fn precision(&self) -> &'static str {
+            "f16"
+        }
+
+        fn device(&self) -> String {
+            "test".into()
+        }
+    }
+
+    #[test]
+    fn lanes_share_the_work_and_each_does_one_batch_at_a_time() {
+        assert!(Lanes::new(Vec::new()).is_none());
+        let (inside, most) = (Arc::default(), Arc::default());
+        let lanes: Vec<Slow> = (0..4)
+            .map(|_| Slow {
+                inside: Arc::clone(&inside),
+                most: Arc::clone(&most),
+                ..Slow::default()
+            })
+            .collect();
+        let calls: Vec<_> = lanes.iter().map(|lane| Arc::clone(&lane.calls)).collect();
+        let lanes = lanes
+            .into_iter()
+            .map(|lane| Box::new(lane) as Box<dyn Encoder>);
+        let lanes = Lanes::new(lanes.collect()).unwrap();
+        assert_eq!(lanes.batches_at_once(), 4);
+        std::thread::scope(|scope| {
+            for caller in 0..8u32 {
+                let lanes = &lanes;
+                scope.spawn(move || {
+                    for at in 0..10 {
+                        let mut batch = Packed::default();
+                        batch.push(&[caller * 100 + at, 7]);
+                        let mut out = Vec::new();
+                        lanes.encode(&batch, &mut out).unwrap();
+                        assert_eq!(out, [(caller * 100 + at) as f32]);
+                    }
+                });
+            }
+        });
+        let calls: Vec<usize> = calls.iter().map(|calls| calls.load(SeqCst)).collect();
+        assert_eq!(calls.iter().sum::<usize>(), 80);
+        assert!(calls.iter().all(|calls| *calls > 5), "{calls:?}");
+        assert_eq!(most.load(SeqCst), 4);
+    }
+}

@@ -18,6 +18,7 @@ use candle_core::cuda_backend::cudarc::nvrtc::Ptx;
 use candle_core::{DType, Storage, Tensor};
 use half::f16;
 
+use super::exact::{Exact, again_at_f32};
 use super::plan::{Buffer, NormOf, Plan, ProductOf, Step};
 use super::products::{Product, ProductShape, Products, version};
 use super::slot::{Slot, TILE};
@@ -49,9 +50,6 @@ pub struct HostLinear {
     /// (outputs)
     pub bias: Vec<f32>,
 }
-
-/// Makes an encoder at f32, for texts that f16 can't hold.
-pub type Exact = Arc<dyn Fn() -> Result<Box<dyn Encoder>, EncodeError> + Send + Sync>;
 
 fn failed(error: impl std::fmt::Display) -> EncodeError {
     EncodeError::Device(error.to_string())
@@ -828,27 +826,7 @@ impl Encoder for CudaTransformer {
             done += device.pass(&self.pass, rest, &mut vectors)?;
         }
         drop(device);
-        let lost: Vec<usize> = vectors
-            .chunks_exact(dim)
-            .enumerate()
-            .filter(|(_, vector)| vector.iter().any(|x| !x.is_finite()))
-            .map(|(text, _)| text)
-            .collect();
-        if !lost.is_empty() {
-            tracing::warn!(
-                texts = lost.len(),
-                "beyond what f16 can hold; these texts are encoded at f32"
-            );
-            let mut again = Packed::default();
-            lost.iter().for_each(|text| {
-                again.push(texts[*text]);
-            });
-            let mut exact = Vec::new();
-            (self.exact)()?.encode(&again, &mut exact)?;
-            for (text, vector) in lost.into_iter().zip(exact.chunks_exact(dim)) {
-                vectors[text * dim..][..dim].copy_from_slice(vector);
-            }
-        }
+        again_at_f32(&texts, dim, &mut vectors, &self.exact)?;
         out.append(&mut vectors);
         Ok(())
     }

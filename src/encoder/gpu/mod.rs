@@ -9,12 +9,16 @@
 mod cuda;
 #[cfg(all(test, target_os = "linux", target_arch = "x86_64"))]
 mod emulated;
+#[cfg(any(test, feature = "cuda"))]
+mod exact;
 mod plan;
 #[cfg(feature = "cuda")]
 mod products;
 mod slot;
 
 #[cfg(feature = "cuda")]
-pub use cuda::{CudaTransformer, Exact, HostLinear, MeasuredStep};
+pub use cuda::{CudaTransformer, HostLinear, MeasuredStep};
+#[cfg(feature = "cuda")]
+pub use exact::Exact;
 pub use plan::{Buffer, NormOf, Plan, ProductOf, Step};
 pub use slot::{Filled, Slot};
