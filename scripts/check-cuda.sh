@@ -1,50 +1,19 @@
 #!/usr/bin/env bash
-# Compiles the CUDA build without a GPU and without CUDA on the machine: nvcc and its libraries come from PyPI, into a
-# cache folder. The kernels of the packed graph are compiled for four architectures and held against their limits; `cargo
+# Compiles the CUDA build without a GPU and without CUDA on the machine: nvcc and its libraries come from PyPI
+# (scripts/cuda.sh). The kernels of the packed graph are compiled for four architectures and held against their limits; `cargo
 # check` runs nvcc over all kernels and checks the program against them. Nothing is run on a GPU. For that, see
 # scripts/gpu-check.sh and scripts/gpu-kit.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-cache="${XDG_CACHE_HOME:-$HOME/.cache}/nightmill"
-venv="$cache/cuda"
-# One minor version for the compiler and its headers: mixed ones fail in ptxas. An older driver refuses what a newer
-# compiler made, so this is the oldest of CUDA 13.
-version="13.0.*"
-packages=(nvcc nvvm crt runtime cccl cublas curand nvrtc)
-
-find_cuda() { find "$venv" -type d -path '*/nvidia/cu13' 2>/dev/null | head -1 || true; }
-
-# Another version than this script's is fetched anew.
-if [ ! -x "$(find_cuda)/bin/nvcc" ] || [ "$(cat "$venv/version" 2>/dev/null)" != "$version" ]; then
-  rm -rf "$venv"
-  mkdir -p "$cache"
-  python3 -m venv "$venv"
-  wanted=()
-  for package in "${packages[@]}"; do
-    case "$package" in
-      crt) wanted+=("nvidia-cuda-crt==$version") ;;
-      nvvm) wanted+=("nvidia-nvvm==$version") ;;
-      # These count versions of their own.
-      cublas) wanted+=("nvidia-cublas>=13,<14") ;;
-      curand) wanted+=("nvidia-curand>=10.4,<11") ;;
-      *) wanted+=("nvidia-cuda-$package==$version") ;;
-    esac
-  done
-  "$venv/bin/python" -m pip install --quiet "${wanted[@]}"
-  echo "$version" > "$venv/version"
-fi
-cuda="$(find_cuda)"
-[ -n "$cuda" ] || { echo "check-cuda: nvcc was not found below $venv" >&2; exit 1; }
-export CUDA_HOME="$cuda" CUDA_PATH="$cuda" CUDA_ROOT="$cuda" CUDA_TOOLKIT_ROOT_DIR="$cuda"
-export PATH="$cuda/bin:$PATH"
-export CUDA_COMPUTE_CAP="${CUDA_COMPUTE_CAP:-90}"
+. scripts/cuda.sh
 nvcc --version | tail -2
 kernels=src/encoder/gpu
 out="$(mktemp -d)"
 trap 'rm -rf "$out"' EXIT
 for architecture in 80 86 89 90; do
-  nvcc -cubin -arch="sm_$architecture" -O3 -std=c++17 -Xptxas -v -o "$out/k.cubin" "$kernels/kernels.cu" 2> "$out/said"
+  nvcc -cubin -arch="sm_$architecture" -O3 -std=c++17 -Xptxas -v -o "$out/k.cubin" "$kernels/kernels.cu" 2> "$out/said" ||
+    { cat "$out/said" >&2; exit 1; }
   awk -v architecture="$architecture" '
     NR == FNR { if ($1 !~ /^#/ && NF == 3) { registers[$1] = $2; shared[$1] = $3 } next }
     /Compiling entry function/ { split($0, parts, "\047"); name = parts[2] }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A kit that measures a card without building anything there: `pack` where nvcc is, `run` where the card is.
+# A kit that measures a card without building anything there: `pack` on a build machine, `run` where the card is.
 #
-#   scripts/gpu-kit.sh pack KIT.tar.xz       # builds benches/gpu.rs and packs it with this script
+#   scripts/gpu-kit.sh pack KIT.tar.xz       # builds benches/gpu.rs and packs it with this script; needs no CUDA
 #   ./gpu-kit.sh run > kit.json              # in the unpacked kit; about five minutes
 #
 # The JSON has the card, its driver, the commit, the date, and what `benches/gpu.rs` found. Figures in the README are from
@@ -11,10 +11,18 @@ set -euo pipefail
 
 case "${1:-}" in
 pack)
+  out="$(realpath "${2:?name the archive to make}")"
   cd "$(dirname "$0")/.."
-  out="${2:?name the archive to make}"
   folder="$(mktemp -d)"
   trap 'rm -rf "$folder"' EXIT
+  if ! command -v nvcc >/dev/null; then
+    . scripts/cuda.sh
+    link_cuda "$folder/link"
+    # Not by flags of the compiler: they would build every crate again.
+    export LIBRARY_PATH="$folder/link${LIBRARY_PATH:+:$LIBRARY_PATH}"
+  fi
+  # The padded graph, which is the baseline, is candle's: code that all cards since then translate.
+  export CUDA_COMPUTE_CAP="${NIGHTMILL_CUDA_CAP:-80}"
   built="$(cargo bench --bench gpu --features bench-gpu --no-run --message-format json |
     python3 -c 'import json, sys
 lines = [json.loads(line) for line in sys.stdin if line.startswith("{")]
@@ -22,7 +30,7 @@ print([l["executable"] for l in lines if l.get("executable") and l["target"]["na
   cp "$built" "$folder/gpu"
   strip "$folder/gpu"
   cp scripts/gpu-kit.sh "$folder/gpu-kit.sh"
-  git rev-parse HEAD > "$folder/commit"
+  git describe --always --abbrev=40 --dirty > "$folder/commit"
   tar -C "$folder" -cJf "$out" gpu gpu-kit.sh commit
   bytes="$(stat -c %s "$out")"
   [ "$bytes" -le 60000000 ] || { echo "gpu-kit: $out has $bytes bytes, more than 60 MB" >&2; exit 1; }
@@ -30,15 +38,24 @@ print([l["executable"] for l in lines if l.get("executable") and l["target"]["na
   ;;
 run)
   cd "$(dirname "$0")"
-  found="$(./gpu "${2:-2}")"
+  # The libraries that PyTorch brings do as well as those of CUDA.
+  libraries="$(python3 -c 'import glob, site
+print(":".join(f for s in site.getsitepackages() for f in sorted(glob.glob(s + "/nvidia/*/lib"))))' 2>/dev/null || true)"
+  export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}:$libraries"
+  if ldd ./gpu | grep 'not found' >&2; then
+    echo "gpu-kit: libraries of CUDA 13 are not there; install them, or PyTorch for CUDA 13" >&2
+    exit 1
+  fi
+  ./gpu "${2:-2}" > found.json
   sanitizer="not there"
   if command -v compute-sanitizer >/dev/null; then
-    sanitizer="$(compute-sanitizer --error-exitcode 9 ./gpu 0.01 2>&1 | grep -E 'ERROR SUMMARY' || echo failed)"
+    sanitizer="$(timeout 600 compute-sanitizer --error-exitcode 9 ./gpu 0.01 brief 2>&1 | grep -E 'ERROR SUMMARY' || echo failed)"
   fi
-  FOUND="$found" SANITIZER="$sanitizer" COMMIT="$(cat commit)" python3 - <<'PY'
+  SANITIZER="$sanitizer" COMMIT="$(cat commit)" python3 - <<'PY'
 import json, os, subprocess, time
 
-result = json.loads(os.environ["FOUND"])
+with open("found.json") as file:
+    result = json.load(file)
 result["commit"] = os.environ["COMMIT"]
 result["date"] = time.strftime("%Y-%m-%d")
 result["compute_sanitizer"] = os.environ["SANITIZER"]
@@ -78,7 +95,7 @@ print(json.dumps(result, indent=2))
 PY
   ;;
 *)
-  sed -n '2,11p' "$0" | sed 's/^# \{0,1\}//'
+  sed -n '2,12p' "$0" | sed 's/^# \{0,1\}//'
   exit 2
   ;;
 esac

@@ -165,6 +165,11 @@ pub trait Encoder: Send + Sync {
         false
     }
 
+    /// Texts so far that this encoder could not hold at its precision, and encoded at f32 instead.
+    fn made_again(&self) -> u64 {
+        0
+    }
+
     /// What it computes in, for files: `f32`, `bf16`, `int8` or `f16`.
     fn precision(&self) -> &'static str;
 

@@ -241,6 +241,7 @@ pub(super) fn load_services(
         model: Some(quick.to_owned()),
         adjusted: Adjusted::default(),
         device: "cpu".into(),
+        gpu_graph: GpuGraph::Padded,
         precision: "auto".into(),
         ..request.clone()
     };
@@ -290,7 +291,11 @@ pub(crate) fn load_model(request: &EngineRequest) -> Result<Model, RunError> {
         Target::Cpu(precision) => precision,
         Target::Gpu { gpu, exact } => match load_on_gpu(&files, request, gpu, exact) {
             // Nobody asked for the GPU.
-            Err(error) if request.device == "auto" && exact.is_none() => {
+            Err(error)
+                if request.device == "auto"
+                    && exact.is_none()
+                    && request.gpu_graph == GpuGraph::Padded =>
+            {
                 tracing::warn!("{error}; this run encodes on the CPU");
                 None
             }
@@ -350,12 +355,12 @@ fn load_on_gpu(
     let packed = request.gpu_graph == GpuGraph::Packed;
     match exact {
         Some(exact) => Ok(Model::load_on_devices(files, &open(exact)?, packed)?),
-        None => Ok(crate::model::load_fastest_on_devices(
-            files,
-            &open(false)?,
-            &open(true)?,
-            packed,
-        )?),
+        None => {
+            let (fast, exact) = (open(false)?, open(true)?);
+            Ok(crate::model::load_fastest_on_devices(
+                files, &fast, &exact, packed,
+            )?)
+        }
     }
 }
 

@@ -22,6 +22,10 @@ fn a_flag_without_effect_is_refused_by_name() {
         refused(&args, flag);
     };
     for (more, flag) in [
+        (
+            &["--gpu-graph", "packed", "--device", "cpu"][..],
+            "--gpu-graph",
+        ),
         (&["--judge-sample", "0.5"][..], "--judge-sample"),
         (&["--sample-seed", "1"], "--sample-seed"),
         (&["--judge", "openai/x"], "--judge"),

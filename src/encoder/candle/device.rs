@@ -89,7 +89,8 @@ impl CandleDevice {
         let kind = kind_of(&device);
         let name = match kind.is_empty() {
             true => format!("cuda:{number}"),
-            false => format!("cuda:{number} ({kind})"),
+            // Not the number: cards of one kind give the same vectors.
+            false => format!("cuda ({kind})"),
         };
         Ok(Self::gpu(device, exact, name, kind, number))
     }
@@ -259,6 +260,12 @@ fn prepare(device: &Device) -> std::result::Result<(), EncodeError> {
     let context = std::sync::Arc::clone(cuda.cuda_stream().context());
     let bound = context.bind_to_thread();
     bound.map_err(|e| EncodeError::Device(e.to_string()))?;
+    if !context.has_async_alloc() {
+        // There are no pools, and nothing is kept from anybody.
+        // SAFETY: as below.
+        unsafe { cuda.disable_event_tracking() };
+        return Ok(());
+    }
     let mut all = u64::MAX;
     // SAFETY: every tensor of a lane is made, used and dropped on the lane's own stream (`Lanes`); the pool is that of a device
     // which the context holds, and the attribute is a number of 64 bits that is read before the call returns.

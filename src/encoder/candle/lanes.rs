@@ -102,6 +102,11 @@ impl Encoder for Lanes {
         1 + self.others.len()
     }
 
+    fn made_again(&self) -> u64 {
+        let all = std::iter::once(&self.first).chain(&self.others);
+        all.map(|lane| lane.made_again()).sum()
+    }
+
     fn is_fed_first(&self) -> bool {
         self.first.is_fed_first()
     }

@@ -61,3 +61,14 @@ fn kernels_have_no_races() {
         &["short"],
     );
 }
+
+#[test]
+fn kernels_read_and_write_nothing_that_is_not_theirs() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = [
+        "-g",
+        "-fsanitize=address,undefined",
+        "-fno-sanitize-recover=all",
+    ];
+    checks(&built(folder.path(), &flags), &["short"]);
+}

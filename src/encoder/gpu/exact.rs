@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use crate::{EncodeError, Encoder, Packed};
 
-/// Makes an encoder at f32.
-pub type Exact = Arc<dyn Fn() -> Result<Box<dyn Encoder>, EncodeError> + Send + Sync>;
+/// An encoder at f32, made when it is first asked for.
+pub type Exact = Arc<dyn Fn() -> Result<Arc<dyn Encoder>, EncodeError> + Send + Sync>;
 
-/// Makes vectors that are no numbers again, at f32, and says so; `vectors` are those of `texts`, of `dim` components.
+/// Makes vectors that are no numbers again, at f32, and says so; `vectors` are those of `texts`, of `dim` components. Returns
+/// how many.
 ///
 /// # Errors
 /// Those of the encoder at f32. What it makes is taken as it is: a model may be broken.
@@ -16,7 +17,7 @@ pub(super) fn again_at_f32(
     dim: usize,
     vectors: &mut [f32],
     exact: &Exact,
-) -> Result<(), EncodeError> {
+) -> Result<u64, EncodeError> {
     let lost: Vec<usize> = vectors
         .chunks_exact(dim)
         .enumerate()
@@ -24,22 +25,21 @@ pub(super) fn again_at_f32(
         .map(|(text, _)| text)
         .collect();
     if lost.is_empty() {
-        return Ok(());
+        return Ok(0);
     }
     tracing::warn!(
         texts = lost.len(),
         "beyond what f16 can hold; these texts are encoded at f32"
     );
-    let mut packed = Packed::default();
-    for text in &lost {
-        packed.push(texts[*text]);
+    let (exact, count) = (exact()?, lost.len());
+    for text in lost {
+        // One by one: what stands beside a text may change its bits there.
+        let (mut packed, mut again) = (Packed::default(), Vec::new());
+        packed.push(texts[text]);
+        exact.encode(&packed, &mut again)?;
+        vectors[text * dim..][..dim].copy_from_slice(&again);
     }
-    let mut again = Vec::new();
-    exact()?.encode(&packed, &mut again)?;
-    for (text, vector) in lost.into_iter().zip(again.chunks_exact(dim)) {
-        vectors[text * dim..][..dim].copy_from_slice(vector);
-    }
-    Ok(())
+    Ok(count as u64)
 }
 
 #[cfg(test)]
@@ -82,8 +82,8 @@ mod tests {
     fn only_vectors_that_are_no_numbers_are_made_again() {
         let texts: [&[u32]; 4] = [&[1], &[1, 2], &[1, 2, 3], &[1, 2, 3, 4]];
         let mut vectors = [0.5, 0.5, f32::NAN, 0.0, 0.25, 0.25, 0.0, f32::INFINITY];
-        let exact: Exact = Arc::new(|| Ok(Box::new(Lengths) as Box<dyn Encoder>));
-        again_at_f32(&texts, 2, &mut vectors, &exact).unwrap();
+        let exact: Exact = Arc::new(|| Ok(Arc::new(Lengths) as Arc<dyn Encoder>));
+        assert_eq!(again_at_f32(&texts, 2, &mut vectors, &exact).unwrap(), 2);
         assert_eq!(vectors, [0.5, 0.5, 2.0, 2.0, 0.25, 0.25, 4.0, 4.0]);
         // Nobody is asked where nothing is lost.
         let never: Exact = Arc::new(|| Err(EncodeError::Device("asked".into())));

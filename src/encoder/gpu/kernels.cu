@@ -85,7 +85,7 @@ __device__ __forceinline__ float activated(float x, int activation) {
     switch (activation) {
     case GELU: return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f));
     case GELU_TANH: return 0.5f * x * (1.0f + tanhf(0.79788456080286536f * (x + 0.044715f * x * x * x)));
-    case RELU: return x > 0.0f ? x : 0.0f;
+    case RELU: return x < 0.0f ? 0.0f : x;
     case SILU: return x / (1.0f + expf(-x));
     case TANH: return tanhf(x);
     default: return x;
@@ -98,6 +98,11 @@ __device__ __forceinline__ bool sees(int query, int key, int tokens, int mask) {
     if (mask == -1) return true;
     if (mask == -2) return key <= query;
     return key + mask >= query && key <= query + mask;
+}
+
+// What a score weighs, beside the largest one. One that is no number stays none: whoever reads the vector must learn of it.
+__device__ __forceinline__ float weight_of(float score, float largest) {
+    return score == OUT_OF_SIGHT ? 0.0f : expf(score - largest);
 }
 
 } // namespace
@@ -240,7 +245,8 @@ __device__ __forceinline__ void attend_tile(const Slot &slot, const half *rows, 
     };
     const auto score = [&](int tile, int at) {
         const int at_query = first + row, at_key = tile + column + at;
-        if (!sees(at_query, at_key, tokens, mask)) return OUT_OF_SIGHT;
+        // Behind the last query nothing is read: there may be no offsets for it.
+        if (at_query >= tokens || !sees(at_query, at_key, tokens, mask)) return OUT_OF_SIGHT;
         const float x = scores[row * TILE + column + at] * scale;
         return offset == nullptr ? x : x + offset[at_key - at_query];
     };
@@ -256,7 +262,7 @@ __device__ __forceinline__ void attend_tile(const Slot &slot, const half *rows, 
 #pragma unroll
             for (int at = 0; at < TILE / 2; at++) {
                 const float x = score(tile, at);
-                sum += x > OUT_OF_SIGHT ? expf(x - of_tile) : 0.0f;
+                sum += weight_of(x, of_tile);
             }
             largest = of_tile;
         }
@@ -273,7 +279,7 @@ __device__ __forceinline__ void attend_tile(const Slot &slot, const half *rows, 
 #pragma unroll
         for (int at = 0; at < TILE / 2; at++) {
             const float x = score(tile, at);
-            weights[row * TILE + column + at] = __float2half_rn(x > OUT_OF_SIGHT ? expf(x - of_both) : 0.0f);
+            weights[row * TILE + column + at] = __float2half_rn(weight_of(x, of_both));
         }
         // A weight of 0 makes no 0 of what is no number: rows of other texts must not be multiplied at all.
         const bool whole = tile + TILE <= tokens;
@@ -315,9 +321,11 @@ __device__ __forceinline__ void attend_tile(const Slot &slot, const half *rows, 
 
 } // namespace
 
-// Attention over rows of queries, keys and values side by side. A warp for 16 queries of a text, a block's y a head.
+// Attention over rows of queries, keys and values side by side. A warp for 16 queries of a text, a block's y a head. As many
+// blocks at once as registers allow without spilling.
+constexpr int blocks_at_once(int size) { return size == 32 ? 7 : size == 64 ? 4 : 2; }
 #define ATTEND(SIZE)                                                                                                          \
-    extern "C" __global__ void __launch_bounds__(WARP *WARPS)                                                                 \
+    extern "C" __global__ void __launch_bounds__(WARP *WARPS, blocks_at_once(SIZE))                                           \
         attend_##SIZE(Slot slot, const half *rows, const float *offsets, int positions, int heads, int key_heads, int mask,   \
                       half *out) {                                                                                            \
         attend_tile<SIZE>(slot, rows, offsets, positions, heads, key_heads, mask, out);                                       \

@@ -11,6 +11,10 @@ mod cuda;
 mod emulated;
 #[cfg(any(test, feature = "cuda"))]
 mod exact;
+#[cfg(any(test, feature = "cuda"))]
+mod launches;
+#[cfg(feature = "cuda")]
+mod on_device;
 mod plan;
 #[cfg(feature = "cuda")]
 mod products;

@@ -316,5 +316,41 @@ impl Plan {
     }
 }
 
+/// Weights of these sizes, each linear layer as its number of outputs; with turns, and two layers after pooling.
+#[cfg(test)]
+pub(super) fn weights_of_sizes(
+    shape: TransformerShape,
+    layers: usize,
+    dense: bool,
+) -> TransformerWeights<usize> {
+    let norm = || (vec![1.0; shape.hidden], vec![0.0; shape.hidden]);
+    let layer = |_| Layer {
+        query_key_value: shape.of_queries_keys_values(),
+        head_norms: None,
+        turn: Some(crate::Turn {
+            base: 10_000.0,
+            pace: 1.0,
+        }),
+        mask: crate::Mask::All,
+        attention_output: shape.hidden,
+        attention_norm: Some(norm()),
+        intermediate: 4 * shape.hidden * (1 + usize::from(shape.gated)),
+        output: shape.hidden,
+        output_norm: norm(),
+    };
+    TransformerWeights {
+        words: Vec::new(),
+        positions: None,
+        embedding_norm: Some(norm()),
+        offset_bias: None,
+        layers: (0..layers).map(layer).collect(),
+        last_norm: None,
+        dense: match dense {
+            true => vec![(48, Activation::Tanh), (56, Activation::None)],
+            false => Vec::new(),
+        },
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -69,6 +69,7 @@ impl Drop for Product {
 
 impl Drop for Products {
     fn drop(&mut self) {
+        let _ = self.stream.context().bind_to_thread();
         // SAFETY: made in `Products::new`, and destroyed once, here; the stream has nothing of it under way, since whoever
         // runs products waits for their end.
         let _ = unsafe { result::destroy_handle(self.handle) };
@@ -87,6 +88,9 @@ fn epilogue(activation: Activation) -> Option<sys::cublasLtEpilogue_t> {
 
 impl Products {
     pub fn new(stream: Arc<CudaStream>) -> Result<Self, EncodeError> {
+        // A handle is of the card that is current, and nothing else has made this one so.
+        let bound = stream.context().bind_to_thread();
+        bound.map_err(|e| EncodeError::Device(e.to_string()))?;
         let handle = result::create_handle().map_err(|e| failed("handle", e))?;
         let workspace = stream.alloc_zeros::<u8>(WORKSPACE);
         match workspace {
@@ -195,6 +199,8 @@ impl Products {
         from: u64,
         to: u64,
     ) -> Result<(), EncodeError> {
+        let bound = self.stream.context().bind_to_thread();
+        bound.map_err(|e| EncodeError::Device(e.to_string()))?;
         let (one, before) = (1.0f32, f32::from(u8::from(product.added)));
         let (workspace, _no_event) = self.workspace.device_ptr(&self.stream);
         // SAFETY: descriptors live in `product`; scalars are read before the call returns (host pointers are the default);

@@ -185,8 +185,9 @@ void check_turn(const Texts &texts, int size, int heads, int key_heads, bool gai
 }
 
 template <typename Attend>
-void check_attend(const Texts &texts, int size, int heads, int key_heads, int mask, bool offsets, Attend attend) {
-    const int width = (heads + 2 * key_heads) * size, positions = 600;
+void check_attend(const Texts &texts, int size, int heads, int key_heads, int mask, bool offsets, Attend attend,
+                  int positions = 600) {
+    const int width = (heads + 2 * key_heads) * size;
     const Aligned rows(texts.rows(width));
     std::vector<float> added(size_t(heads) * (2 * positions - 1));
     for (auto &x : added) x = std::normal_distribution<float>(0.0f, 1.0f)(chance);
@@ -296,6 +297,26 @@ void check_pool(const Texts &texts, int hidden) {
             }
 }
 
+// A key that is no number makes none of every query that sees it, and of no other.
+void check_no_numbers() {
+    const Texts texts({20, 20}, 50);
+    auto rows = texts.rows(3 * 32);
+    rows[size_t(25) * 96 + 32 + 3] = NO_NUMBER;
+    const Aligned aligned(rows);
+    std::vector<half> out(size_t(texts.tokens()) * 32);
+    run(texts.tile_blocks(), 1,
+        [&] { attend_32(texts.slot(), aligned.start, nullptr, 600, 1, 1, 4, out.data()); });
+    int wrong = 0;
+    for (int query = 0; query < 40; query++) {
+        const bool sees_it = query >= 20 && std::abs(query - 25) <= 4;
+        for (int at = 0; at < 32; at++) {
+            const double x = of(out[query * 32 + at]);
+            wrong += sees_it != (x != x);
+        }
+    }
+    report("scores that are no numbers", wrong, 0);
+}
+
 // A text through all kernels, alone and between others whose rows are no numbers: not a bit may differ.
 template <typename Attend> void check_neighbours(int length, int size, int mask, Attend attend) {
     const int heads = 2, hidden = heads * size, width = 3 * hidden, vocabulary = 50;
@@ -354,6 +375,9 @@ int main(int count, char **arguments) {
         check_pool(*of_texts, 384);
     }
     check_attend(longest, 32, 1, 1, -1, false, attend_32);
+    // As many places as the longest text has tokens.
+    check_attend(Texts({17, 3, 17}, 50), 32, 2, 2, -1, true, attend_32, 17);
+    check_no_numbers();
     check_attend(longest, 64, 1, 1, 64, true, attend_64);
     for (const Texts *of_texts : {&texts, &one}) {
         for (int mask : {-1, -2, 5, 64}) check_attend(*of_texts, 32, 2, 2, mask, false, attend_32);
