@@ -331,7 +331,7 @@ fn main() {
         let inputs = filling("real", 1, tokens);
         let inputs: Vec<&[u32]> = inputs.iter().map(Vec::as_slice).collect();
         let launches: Vec<Value> = encoder
-            .measure(&inputs, 20)
+            .measure(&inputs, if brief { 1 } else { 5 })
             .unwrap()
             .into_iter()
             .map(|step| {

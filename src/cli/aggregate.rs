@@ -65,7 +65,7 @@ pub(super) fn run(mut args: AggregateArgs, config: Option<&Path>) -> Result<Outc
         .into());
     }
     let inputs = crate::store::fetched(args.paths, job.offline)?;
-    let place = score::destination(args.out, &job, &inputs)?;
+    let place = score::destination(args.out, &job, &inputs, None)?;
     let request = AggregateRequest {
         paths: inputs.paths.clone(),
         format: open::own_format(&job)?,

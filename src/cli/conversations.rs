@@ -105,7 +105,7 @@ fn judged(args: ConversationsArgs, notifier: Option<&Notifier>) -> Result<Outcom
     let names = crate::output::names_of_a_run();
     let out = args
         .out
-        .map(|out| Destination::of(out, overwrite, offline, &inputs, names));
+        .map(|out| Destination::of(out, overwrite, offline, &inputs, names, None));
     let place = out.transpose()?;
     let out = place.as_ref().map(|place| place.folder().to_owned());
     let request = TurnsRequest {

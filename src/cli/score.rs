@@ -34,7 +34,7 @@ pub(super) struct ScoreArgs {
     /// Go on with the sessions of an earlier run: a run directory, or a folder of runs, of which the one that no other continues
     #[arg(long = "continue", value_name = "RUN|FOLDER")]
     continues: Option<PathBuf>,
-    /// Have the run done by the executors of a cluster: the address of its scheduler. --out is a folder that all of them see
+    /// Have the run done by the executors of a cluster: the address of its scheduler. All of them must see the folder of --out
     #[cfg(feature = "cluster")]
     #[arg(
         long,
@@ -52,6 +52,16 @@ pub(super) struct ScoreArgs {
         help_heading = "Machines"
     )]
     cluster_keys: Option<PathBuf>,
+    /// With --out in a bucket: a folder that all members see, where the run is made before it is carried there. It is gone if
+    /// the run fails: only a run for a shared folder can be resumed
+    #[cfg(feature = "cluster")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        requires = "cluster",
+        help_heading = "Machines"
+    )]
+    cluster_folder: Option<PathBuf>,
     /// Score PATH as a sample, and say what a cluster would take for as many rows: 100x16,1000000000 are 100 executors of 16 slots
     #[arg(long, value_name = "EXECUTORSxSLOTS,ROWS", conflicts_with_all = ["out", "continues"], help_heading = "Machines")]
     simulate: Option<ClusterSize>,
@@ -114,7 +124,11 @@ fn scored(args: ScoreArgs, mut job: Job, notifier: Option<&Notifier>) -> Result<
         };
         return simulation::run(&request, cluster, job.json);
     }
-    let place = destination(out, &job, &inputs)?;
+    #[cfg(feature = "cluster")]
+    let shared = args.cluster_folder.as_deref();
+    #[cfg(not(feature = "cluster"))]
+    let shared = None;
+    let place = destination(out, &job, &inputs, shared)?;
     let request = ScoreRequest {
         overwrite: job.overwrite,
         continues: args.continues,
@@ -133,10 +147,25 @@ fn exchange(args: &ScoreArgs, out: &Path) -> Result<Option<Arc<dyn Exchange>>, A
     let Some(address) = &args.cluster else {
         return Ok(None);
     };
-    if out.to_string_lossy().contains("://") {
-        return Err("--cluster: executors write into the folder of --out, before it is carried anywhere; name a folder that all of them \
-                    see, and copy it there"
-            .into());
+    let shown = out.to_string_lossy().to_lowercase();
+    let is_remote = shown.contains("://") && !shown.starts_with("file://");
+    if let Some(folder) = args
+        .cluster_folder
+        .as_ref()
+        .filter(|folder| !folder.is_dir())
+    {
+        return Err(format!("--cluster-folder {}: no such folder", folder.display()).into());
+    }
+    match (&args.cluster_folder, is_remote) {
+        (None, true) => {
+            return Err("--cluster: executors write into the folder of the run, before it is carried anywhere; name one that all of \
+                        them see with --cluster-folder"
+                .into());
+        }
+        (Some(_), false) => {
+            return Err("--cluster-folder: --out is a folder itself, and the run is made beside it; leave one of them out".into());
+        }
+        _ => {}
     }
     let cluster = BallistaExchange::new(address, args.cluster_keys.as_deref())?;
     Ok(Some(Arc::new(cluster)))
@@ -162,9 +191,10 @@ pub(super) fn destination(
     out: PathBuf,
     job: &Job,
     inputs: &Fetched,
+    parent: Option<&Path>,
 ) -> Result<Destination, StoreError> {
     let names = crate::output::names_of_a_run();
-    Destination::of(out, job.overwrite, job.offline, inputs, names)
+    Destination::of(out, job.overwrite, job.offline, inputs, names, parent)
 }
 
 /// Scores, with a progress bar, prints what came of it, and tells who is to be told.

@@ -18,7 +18,8 @@ pub struct Destination {
 impl Destination {
     /// Where the run directory `out` is made: `out` itself, if it is local. If it is an address, what is there is looked at
     /// now, before anything takes time: another run is replaced only with `overwrite`, and never one that `inputs` came from.
-    /// `content` are the names that a run may hold.
+    /// `content` are the names that a run may hold; a run that is to be carried is made in the folder `parent`, or else in the
+    /// system's temporary folder.
     ///
     /// # Errors
     /// [`StoreError`] if `offline` and `out` is remote, or if a run can't be put there.
@@ -28,6 +29,7 @@ impl Destination {
         offline: bool,
         inputs: &Fetched,
         content: &'static [&'static str],
+        parent: Option<&Path>,
     ) -> Result<Self, StoreError> {
         let Some(address) = address_in(&out) else {
             return Ok(Self::local(out));
@@ -47,7 +49,7 @@ impl Destination {
             content,
         };
         runtime()?.block_on(place.check())?;
-        let scratch = Scratch::make()?;
+        let scratch = parent.map_or_else(Scratch::make, Scratch::make_shared)?;
         let folder = scratch.place_of(&place.at)?;
         Ok(Self {
             folder,
@@ -134,7 +136,7 @@ mod tests {
                 },
                 Named::Local(path) => panic!("{path}"),
             };
-            let place = Destination::of(PathBuf::from(out), true, offline, &inputs, &[]);
+            let place = Destination::of(PathBuf::from(out), true, offline, &inputs, &[], None);
             place
                 .map(|p| p.folder().to_owned())
                 .map_err(|e| e.to_string())

@@ -17,35 +17,56 @@ const LOCK: &str = ".lock";
 /// So much of a disk is left free.
 const LEFT_FREE: u64 = 256 << 20;
 
-/// A folder in the system's temporary folder (`TMPDIR`) that is gone when it is dropped. One that a killed process left
+/// A folder in the system's temporary folder (`TMPDIR`), or in another one, that is gone when it is dropped. One that a killed process left
 /// behind is removed by the next.
 #[derive(Debug)]
 pub(super) struct Scratch {
-    folder: TempDir,
-    /// Its whole path: links followed, as whoever reads from it may do.
-    root: PathBuf,
+    /// Closed before the folder is removed: file systems of networks keep what is open.
     _lock: File,
+    folder: TempDir,
+    /// Its whole path.
+    root: PathBuf,
+}
+
+/// Makes the lock of a folder. It has its name only when it is locked: nobody takes the folder for a leftover before.
+fn locked(folder: &Path) -> std::io::Result<File> {
+    let unnamed = folder.join(".lock-new");
+    let lock = File::create(&unnamed)?;
+    lock.lock()?;
+    std::fs::rename(unnamed, folder.join(LOCK))?;
+    Ok(lock)
 }
 
 fn failed(path: &Path, problem: impl ToString) -> StoreError {
-    let advice = "name another temporary folder with the variable TMPDIR, or make room in it";
+    let advice =
+        "make room in it, or name another folder (of the system's, the variable TMPDIR does)";
     StoreError::new(path.display().to_string(), problem, advice)
 }
 
 impl Scratch {
     pub fn make() -> Result<Self, StoreError> {
-        let parent = std::env::temp_dir();
-        remove_leftovers(&parent);
-        let folder = tempfile::Builder::new().prefix(NAME).tempdir_in(&parent);
-        let folder = folder.map_err(|e| failed(&parent, e))?;
-        let root = folder.path().canonicalize();
-        let root = root.map_err(|e| failed(folder.path(), e))?;
-        let lock = File::create(root.join(LOCK)).and_then(|lock| lock.lock().map(|()| lock));
-        let lock = lock.map_err(|e| failed(&root, e))?;
+        // Links followed, as whoever reads from it may do.
+        Self::make_in(&std::env::temp_dir(), |folder| folder.canonicalize())
+    }
+
+    /// The same in a folder that other machines see, under the path by which they do.
+    pub fn make_shared(parent: &Path) -> Result<Self, StoreError> {
+        Self::make_in(parent, |folder| std::path::absolute(folder))
+    }
+
+    fn make_in(
+        parent: &Path,
+        whole: impl Fn(&Path) -> std::io::Result<PathBuf>,
+    ) -> Result<Self, StoreError> {
+        remove_leftovers(parent);
+        let folder = tempfile::Builder::new().prefix(NAME).tempdir_in(parent);
+        let folder = folder.map_err(|e| failed(parent, e))?;
+        let root = whole(folder.path()).map_err(|e| failed(folder.path(), e))?;
+        let lock = locked(&root).map_err(|e| failed(&root, e))?;
         Ok(Self {
+            _lock: lock,
             folder,
             root,
-            _lock: lock,
         })
     }
 
@@ -128,7 +149,7 @@ fn remove_leftovers(parent: &Path) {
         }
         let made = entry.metadata().and_then(|of| of.modified());
         let age = made.ok().and_then(|made| made.elapsed().ok());
-        let is_gone = match File::open(entry.path().join(LOCK)) {
+        let is_gone = match File::options().append(true).open(entry.path().join(LOCK)) {
             Ok(lock) => lock.try_lock().is_ok(),
             Err(e) => {
                 e.kind() == std::io::ErrorKind::NotFound

@@ -441,7 +441,12 @@ fn what_a_cluster_can_not_do_is_refused() {
         "2x1,9",
     ];
     assert!(nightmill(simulated).stderr.contains("cannot be used with"));
-    assert!(refused("s3://b/run", &[]).contains("a folder that all of them"));
+    assert!(refused("s3://b/run", &[]).contains("--cluster-folder"));
+    for out in [out.clone(), format!("file://{out}")] {
+        let said = refused(&out, &["--cluster-folder", "/tmp"]);
+        assert!(said.contains("leave one of them out"), "{said}");
+    }
+    assert!(refused("s3://b/run", &["--cluster-folder", "/no"]).contains("no such folder"));
     assert!(refused(&out, &[]).contains("is `nightmill scheduler` running there"));
     assert!(!folder.path().join("run").exists());
 }

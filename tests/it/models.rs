@@ -5,6 +5,9 @@ mod hub;
 use std::path::Path;
 use std::process::Command;
 
+use nightmill::encoder::Precision;
+use nightmill::encoder::cpu::Level;
+use nightmill::model::{Model, ModelFolder};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -622,4 +625,71 @@ fn weights_in_several_files_are_those_of_one() {
     write(&map);
     let (_, problem) = embedded(&parts, 2);
     assert!(problem.contains("model-00003-of-00003"), "{problem}");
+}
+
+/// Texts of real agents, where they are beside the repository: they are not part of it.
+fn real_texts() -> Option<Vec<String>> {
+    let folder = root().join("../shared/data/sessions");
+    if !folder.is_dir() {
+        assert!(
+            std::env::var_os("NIGHTMILL_REQUIRE_SHARED").is_none(),
+            "{} is not there",
+            folder.display()
+        );
+        eprintln!("SKIPPED, no text of real agents was looked at");
+        return None;
+    }
+    let mut texts = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|e| e != "parquet") {
+            continue;
+        }
+        let file = std::fs::File::open(&path).unwrap();
+        let reader =
+            parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
+        for batch in reader.build().unwrap() {
+            let batch = batch.unwrap();
+            for name in ["input", "output"] {
+                let Some(column) = batch.column_by_name(name) else {
+                    continue;
+                };
+                let column = arrow::compute::cast(column, &arrow::datatypes::DataType::Utf8);
+                let column = column.unwrap();
+                let column = arrow::array::AsArray::as_string::<i32>(&column);
+                texts.extend(column.iter().flatten().map(str::to_owned));
+            }
+        }
+    }
+    Some(texts)
+}
+
+#[test]
+fn ids_of_real_texts_are_those_of_the_tokenizer_itself() {
+    let Some(texts) = real_texts() else { return };
+    assert!(texts.len() > 5000, "{}", texts.len());
+    let model = Model::load(
+        &ModelFolder::shipped().unwrap(),
+        Level::choose().unwrap(),
+        Precision::F32,
+    )
+    .unwrap();
+    let mut tokenizer =
+        tokenizers::Tokenizer::from_file(root().join("models/all-MiniLM-L6-v2/tokenizer.json"))
+            .unwrap();
+    let truncation = tokenizers::TruncationParams {
+        max_length: model.tokenizer.max_tokens().unwrap(),
+        ..Default::default()
+    };
+    tokenizer.with_truncation(Some(truncation)).unwrap();
+    tokenizer.with_padding(None);
+    // The first of equal texts fill the memo, later ones read it.
+    for text in texts.iter().step_by(7).chain(texts.iter().step_by(11)) {
+        let expected = tokenizer.encode_fast(text.as_str(), true).unwrap();
+        assert_eq!(
+            model.tokenizer.ids(text).unwrap(),
+            expected.get_ids(),
+            "{text}"
+        );
+    }
 }

@@ -213,7 +213,7 @@ impl CandleDevice {
     fn free_bytes(&self) -> Option<usize> {
         let cuda = self.device.as_cuda_device().ok()?;
         let (free, _) = cuda.cuda_stream().context().mem_get_info().ok()?;
-        Some(free)
+        Some(free + unused_of_pool(cuda.cuda_stream().context()))
     }
 
     #[cfg(not(feature = "cuda"))]
@@ -277,6 +277,30 @@ fn prepare(device: &Device) -> std::result::Result<(), EncodeError> {
         })
     };
     set.map_err(|e| EncodeError::Device(e.to_string()))
+}
+
+/// Bytes that the pool keeps and nobody uses: the driver counts them as taken.
+#[cfg(feature = "cuda")]
+#[allow(unsafe_code, reason = "cudarc leaves pools to their callers' care")]
+fn unused_of_pool(context: &candle_core::cuda_backend::cudarc::driver::CudaContext) -> usize {
+    use candle_core::cuda_backend::cudarc::driver::{result, sys};
+    if !context.has_async_alloc() {
+        return 0;
+    }
+    let figure = |attribute| {
+        let mut bytes = 0u64;
+        // SAFETY: the pool is that of a device which the context holds; the attribute is a number of 64 bits.
+        let got = unsafe {
+            result::device::get_default_mem_pool(context.cu_device()).and_then(|pool| {
+                result::mem_pool::get_attribute(pool, attribute, (&raw mut bytes).cast())
+            })
+        };
+        got.map_or(0, |()| usize::try_from(bytes).unwrap_or(0))
+    };
+    let kept = figure(sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+    kept.saturating_sub(figure(
+        sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
+    ))
 }
 
 #[cfg(not(feature = "cuda"))]

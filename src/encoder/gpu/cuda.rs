@@ -43,9 +43,10 @@ pub struct MeasuredStep {
 pub struct CudaTransformer {
     pass: Pass,
     name: String,
-    exact: Exact,
     made_again: AtomicU64,
+    /// Before what is at f32: dropping it makes its card the current one.
     device: Mutex<OnDevice>,
+    exact: Exact,
 }
 
 impl std::fmt::Debug for CudaTransformer {

@@ -87,7 +87,8 @@ __device__ __forceinline__ float activated(float x, int activation) {
     case GELU_TANH: return 0.5f * x * (1.0f + tanhf(0.79788456080286536f * (x + 0.044715f * x * x * x)));
     case RELU: return x < 0.0f ? 0.0f : x;
     case SILU: return x / (1.0f + expf(-x));
-    case TANH: return tanhf(x);
+    // Of what is no finite number none is made.
+    case TANH: return x - x == 0.0f ? tanhf(x) : x - x;
     default: return x;
     }
 }
@@ -248,6 +249,8 @@ __device__ __forceinline__ void attend_tile(const Slot &slot, const half *rows, 
         // Behind the last query nothing is read: there may be no offsets for it.
         if (at_query >= tokens || !sees(at_query, at_key, tokens, mask)) return OUT_OF_SIGHT;
         const float x = scores[row * TILE + column + at] * scale;
+        // A score without bounds would weigh nothing, or all: it becomes no number, and is seen.
+        if (x - x != 0.0f) return x - x;
         return offset == nullptr ? x : x + offset[at_key - at_query];
     };
 

@@ -42,7 +42,8 @@ pub(super) enum Argument {
         of_texts: bool,
     },
     Pointer(Pointer),
-    Whole(i32),
+    /// A whole number, and what the kernel calls it.
+    Whole(&'static str, i32),
     Real(f32),
 }
 
@@ -100,11 +101,16 @@ impl Pass {
         let tokens = Argument::Slot { of_texts: false };
         let pointer = Argument::Pointer;
         let rows = |buffer| pointer(Pointer::Rows(buffer));
-        let whole = |number: usize| Argument::Whole(i32::try_from(number).unwrap_or(i32::MAX));
-        let flag = |is: bool| Argument::Whole(i32::from(is));
-        let (hidden, epsilon) = (whole(shape.hidden), Argument::Real(shape.epsilon));
-        let root = flag(shape.norm == NormKind::RootMeanSquare);
-        let (heads, key_heads) = (whole(shape.heads), whole(shape.key_heads));
+        let whole = |name: &'static str, number: usize| {
+            Argument::Whole(name, i32::try_from(number).unwrap_or(i32::MAX))
+        };
+        let flag = |name: &'static str, is: bool| Argument::Whole(name, i32::from(is));
+        let (hidden, epsilon) = (whole("hidden", shape.hidden), Argument::Real(shape.epsilon));
+        let root = flag("root", shape.norm == NormKind::RootMeanSquare);
+        let (heads, key_heads) = (
+            whole("heads", shape.heads),
+            whole("key_heads", shape.key_heads),
+        );
         let warps = |count: usize| (count.div_ceil(WARPS), 1);
         let (kernel, blocks, arguments) = match step {
             Step::Product { .. } => return None,
@@ -150,7 +156,7 @@ impl Pass {
                     pointer(Pointer::Sines(layer)),
                     heads,
                     key_heads,
-                    whole(shape.head_size),
+                    whole("size", shape.head_size),
                 ],
             ),
             Step::Attend(layer) => {
@@ -167,10 +173,10 @@ impl Pass {
                         tokens,
                         rows(Buffer::Heads),
                         pointer(Pointer::Offsets),
-                        whole(shape.positions),
+                        whole("positions", shape.positions),
                         heads,
                         key_heads,
-                        Argument::Whole(mask),
+                        Argument::Whole("mask", mask),
                         rows(Buffer::Context),
                     ],
                 )
@@ -192,9 +198,9 @@ impl Pass {
                     vec![
                         Argument::Slot { of_texts },
                         rows(from),
-                        whole(self.plan.width(to)),
-                        Argument::Whole(number_of(activation)),
-                        flag(from != to),
+                        whole("width", self.plan.width(to)),
+                        Argument::Whole("activation", number_of(activation)),
+                        flag("gated", from != to),
                         rows(to),
                     ],
                 )
@@ -223,11 +229,11 @@ impl Pass {
                     vec![
                         Argument::Slot { of_texts },
                         rows(from),
-                        whole(width),
-                        Argument::Whole(number_of_pooling(pooling)),
-                        whole(pool_from),
-                        whole(if ends { self.dim } else { width }),
-                        flag(ends && self.head.normalise),
+                        whole("hidden", width),
+                        Argument::Whole("pooling", number_of_pooling(pooling)),
+                        whole("pool_from", pool_from),
+                        whole("keep", if ends { self.dim } else { width }),
+                        flag("normalise", ends && self.head.normalise),
                         pointer(out),
                         pointer(narrow),
                     ],
@@ -300,7 +306,7 @@ mod tests {
         match argument {
             Argument::Slot { .. } => name == "slot",
             Argument::Real(_) => name == "epsilon",
-            Argument::Whole(_) => !["slot", "epsilon"].contains(&name),
+            Argument::Whole(called, _) => name == called,
             Argument::Pointer(pointer) => match name {
                 "words" => pointer == Words,
                 "places" => pointer == Positions,
@@ -363,7 +369,7 @@ mod tests {
                     let is_right = match argument {
                         Argument::Slot { .. } => kind == "Slot",
                         Argument::Pointer(_) => kind.ends_with('*'),
-                        Argument::Whole(_) => kind == "int",
+                        Argument::Whole(..) => kind == "int",
                         Argument::Real(_) => kind == "float",
                     };
                     assert!(
@@ -423,7 +429,7 @@ mod tests {
         // The components that are kept, of length 1.
         assert_eq!(
             finished.arguments[5..7],
-            [Argument::Whole(24), Argument::Whole(1)]
+            [Argument::Whole("keep", 24), Argument::Whole("normalise", 1)]
         );
     }
 }

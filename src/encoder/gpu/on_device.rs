@@ -64,6 +64,8 @@ struct HeldLayer {
 
 /// Everything of a lane that lives on the device. One call at a time.
 pub(super) struct OnDevice {
+    /// Dropped first: it names everything else.
+    graph: Option<CudaGraph>,
     stream: Arc<CudaStream>,
     products: Products,
     kernels: HashMap<&'static str, CudaFunction>,
@@ -85,7 +87,6 @@ pub(super) struct OnDevice {
     vectors: CudaSlice<f32>,
     host_slot: PinnedHostSlice<u32>,
     host_vectors: PinnedHostSlice<f32>,
-    graph: Option<CudaGraph>,
 }
 
 // SAFETY: handles of a context that every call binds to its thread; its owner lets one thread in at a time.
@@ -437,7 +438,7 @@ impl OnDevice {
             Ok(match argument {
                 Argument::Slot { of_texts } => Value::Slot(self.slot(pass.slot, of_texts)),
                 Argument::Pointer(of) => Value::Pointer(self.pointer(of)?),
-                Argument::Whole(number) => Value::Whole(number),
+                Argument::Whole(_, number) => Value::Whole(number),
                 Argument::Real(number) => Value::Real(number),
             })
         });

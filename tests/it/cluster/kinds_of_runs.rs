@@ -224,6 +224,21 @@ fn executors_bring_files_of_a_bucket_of_the_network_to_themselves() {
         (&told["traces"], &told["quarantined"]),
         (&6001.into(), &1.into())
     );
+    // A run for the bucket is made in a folder that all see, and carried there.
+    let shared = path("shared");
+    std::fs::create_dir(&shared).unwrap();
+    let mut command = score(
+        &[Path::new("s3://night/traces/")],
+        Path::new("s3://night/runs/there"),
+        &BUCKETS,
+    );
+    command.args(["--cluster", &cluster.address, "--cluster-folder"]);
+    passes(command.arg(&shared).envs(variables));
+    for (name, bytes) in bytes(&path("here")) {
+        let key = format!("runs/there/{}", name.display());
+        assert!(bucket.get(&key) == bytes, "{key}");
+    }
+    assert_eq!(std::fs::read_dir(&shared).unwrap().count(), 0);
     // One that may not read there says which file, and the run ends.
     let mut cluster = Cluster::with_keys(folder.path(), None);
     cluster.add(&[
