@@ -33,7 +33,8 @@ cuda="$(find_cuda)"
 [ -n "$cuda" ] || { echo "cuda.sh: nvcc was not found below $venv" >&2; exit 1; }
 export CUDA_HOME="$cuda" CUDA_PATH="$cuda" CUDA_ROOT="$cuda" CUDA_TOOLKIT_ROOT_DIR="$cuda"
 export PATH="$cuda/bin:$PATH"
-export CUDA_COMPUTE_CAP="${CUDA_COMPUTE_CAP:-90}"
+# The kernels of candle: code that all cards since then translate.
+export CUDA_COMPUTE_CAP="${CUDA_COMPUTE_CAP:-80}"
 
 # What a program is linked with, in $1: PyPI has libraries without the names that linkers look for, and no driver's library.
 link_cuda() {

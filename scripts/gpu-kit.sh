@@ -22,7 +22,7 @@ pack)
     export LIBRARY_PATH="$folder/link${LIBRARY_PATH:+:$LIBRARY_PATH}"
   fi
   # The padded graph, which is the baseline, is candle's: code that all cards since then translate.
-  export CUDA_COMPUTE_CAP="${NIGHTMILL_CUDA_CAP:-80}"
+  export CUDA_COMPUTE_CAP="${CUDA_COMPUTE_CAP:-80}"
   built="$(cargo bench --bench gpu --features bench-gpu --no-run --message-format json |
     python3 -c 'import json, sys
 lines = [json.loads(line) for line in sys.stdin if line.startswith("{")]
