@@ -39,7 +39,7 @@ pub struct Filled {
 const COUNTS: usize = 8;
 
 impl Slot {
-    /// A slot for so many tokens, a multiple of [`TILE`].
+    /// A slot for so many tokens, rounded up to a multiple of 16.
     pub fn of(tokens: usize) -> Self {
         Self {
             tokens: tokens.next_multiple_of(TILE),
