@@ -25,6 +25,7 @@ use super::keys::in_full;
 use super::{ClusterError, ClusterKeys, MOST_MESSAGE, check_bind, host_and_port, runtime};
 use crate::run::open::LEAST_MEMORY;
 use crate::run::worker::{Worker, WorkerSettings};
+use crate::store::{LOCK, locked};
 
 /// What an executor is asked.
 #[derive(Clone, Debug)]
@@ -93,18 +94,6 @@ const USUAL: usize = 2 << 30;
 
 /// How long the scheduler may take to begin.
 const STARTED_WITHIN: Duration = Duration::from_secs(20);
-
-/// A file in the folder of an executor whose lock it holds as long as it runs.
-const LOCK: &str = ".lock";
-
-/// Makes the lock of a folder. It has its name only when it is locked: nobody takes the folder for a leftover before.
-fn locked(folder: &Path) -> std::io::Result<File> {
-    let unnamed = folder.join(".lock-new");
-    let lock = File::create(&unnamed)?;
-    lock.lock()?;
-    std::fs::rename(unnamed, folder.join(LOCK))?;
-    Ok(lock)
-}
 
 /// Removes what executors that were killed have left here: rows on their way, which nobody asks for any more.
 fn remove_left_behind(work_dir: &Path) {

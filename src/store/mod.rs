@@ -30,6 +30,8 @@ use std::path::{Path, PathBuf};
 pub use destination::Destination;
 pub use error::StoreError;
 pub use file_destination::FileDestination;
+#[cfg(feature = "cluster")]
+pub(crate) use scratch::{LOCK, locked};
 pub(crate) use warehouse::Warehouse;
 
 use connect::Connection;

@@ -13,7 +13,7 @@ use crate::text::name_copies;
 /// What its name begins with.
 const NAME: &str = "nightmill-remote-";
 /// Held as long as the folder is in use.
-const LOCK: &str = ".lock";
+pub(crate) const LOCK: &str = ".lock";
 /// So much of a disk is left free.
 const LEFT_FREE: u64 = 256 << 20;
 
@@ -29,7 +29,7 @@ pub(super) struct Scratch {
 }
 
 /// Makes the lock of a folder. It has its name only when it is locked: nobody takes the folder for a leftover before.
-fn locked(folder: &Path) -> std::io::Result<File> {
+pub(crate) fn locked(folder: &Path) -> std::io::Result<File> {
     let unnamed = folder.join(".lock-new");
     let lock = File::create(&unnamed)?;
     lock.lock()?;

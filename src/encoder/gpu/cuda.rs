@@ -132,11 +132,6 @@ impl CudaTransformer {
         }
     }
 
-    /// What is launched.
-    pub fn plan(&self) -> &Plan {
-        &self.pass.plan
-    }
-
     /// Tokens of a slot.
     pub fn slot_tokens(&self) -> usize {
         self.pass.slot.tokens()
