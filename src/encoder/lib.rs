@@ -14,6 +14,8 @@ mod block;
 #[cfg(feature = "candle")]
 pub mod candle;
 pub mod cpu;
+#[cfg(any(test, feature = "candle"))]
+mod exact;
 pub mod gpu;
 mod pooling;
 mod table;
@@ -22,6 +24,8 @@ pub use block::{
     Activation, Layer, Mask, Norm, NormKind, NormPlace, TextHead, TransformerShape,
     TransformerWeights, Turn,
 };
+#[cfg(feature = "candle")]
+pub use exact::Exact;
 pub use pooling::{Pooling, pool};
 pub use table::{Table, TableRows};
 

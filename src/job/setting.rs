@@ -235,8 +235,8 @@ settings! {
         dim("N"): Option<Count<1, 65_536>>,
         /// Where to encode [default: auto]
         device("DEVICE"): Option<DeviceName>,
-        /// How an NVIDIA GPU goes through a model: padded, or packed, which is quicker by design, and so far compiled and
-        /// emulated, not measured on a card [default: padded]
+        /// How a GPU goes through a model: padded, or packed, which is quicker by design, and so far compiled and emulated,
+        /// not measured on a card [default: padded]
         gpu_graph("GRAPH"): Option<GpuGraph>,
         /// What to compute in; auto is the fastest that is true enough, f16 is for a GPU [default: auto]
         precision("PRECISION"): Option<PrecisionName>,

@@ -262,13 +262,13 @@ pub enum NoEvidence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceName(pub &'static str);
 
-/// How an NVIDIA GPU goes through a model.
+/// How a GPU goes through a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GpuGraph {
     /// Texts of nearly one length side by side, by candle's operations.
     #[default]
     Padded,
-    /// Texts end to end, by kernels and products of its own.
+    /// Texts end to end: on CUDA by kernels and products of its own, on Metal by candle's operations.
     Packed,
 }
 

@@ -11,6 +11,8 @@ mod fidelity;
 mod folder;
 mod hub;
 mod library;
+#[cfg(feature = "candle")]
+mod on_devices;
 mod provenance;
 mod spec;
 mod table;
@@ -143,7 +145,7 @@ impl Model {
         // A static table is added up on the CPU: to look rows up there is less work than to carry ids elsewhere.
         Self::load_with(folder, |spec, tokenizer| {
             let (encoder, stored) =
-                weights::load_for_devices(folder, spec, tokenizer, devices, packed)?;
+                on_devices::load_for_devices(folder, spec, tokenizer, devices, packed)?;
             Ok((Box::new(encoder), stored))
         })
     }

@@ -4,8 +4,6 @@ use super::family::{Biases, LayerPlan, Names, Parts, Places, Plan, jina_bert, mp
 use super::spec::{TransformerSpec, in_folder};
 use super::tensors::{Tensors, WEIGHTS, WeightFiles};
 use super::{ModelError, ModelFolder, TextTokenizer};
-#[cfg(feature = "candle")]
-use crate::encoder::Encoder;
 use crate::encoder::cpu::{CpuTransformer, Level, Linear};
 use crate::encoder::{Activation, Layer, Norm, NormKind, Precision, TextHead, TransformerWeights};
 
@@ -32,126 +30,7 @@ pub(super) fn load_for_cpu(
     Ok((encoder, stored))
 }
 
-/// Loads the encoder for devices, once for each of their lanes; also says how its weights are stored.
-#[cfg(feature = "candle")]
-pub(super) fn load_for_devices(
-    folder: &ModelFolder,
-    spec: &TransformerSpec,
-    tokenizer: &TextTokenizer,
-    devices: &[crate::encoder::candle::CandleDevice],
-    packed: bool,
-) -> Result<(crate::encoder::candle::Lanes, &'static str), ModelError> {
-    use crate::encoder::candle::Lanes;
-    let none = || folder.unsupported("no device was given");
-    let mut most_tokens = usize::MAX;
-    loop {
-        let mut lanes: Vec<Box<dyn Encoder>> = Vec::new();
-        let mut stored = "f32";
-        // First lanes of all devices come first: so no device waits while another one has two batches.
-        for lane_number in 0..devices.first().map_or(0, |device| device.batches_at_once()) {
-            for device in devices {
-                let loaded = match (packed, lane_number) {
-                    (true, _) => packed_lane(folder, spec, tokenizer, device, most_tokens)?,
-                    (false, 0) => lane(folder, spec, tokenizer, device)?,
-                    (false, _) => {
-                        let another = device.another_lane();
-                        let another = another.map_err(|e| folder.unsupported(e.to_string()))?;
-                        lane(folder, spec, tokenizer, &another)?
-                    }
-                };
-                lanes.push(loaded.0);
-                stored = loaded.1;
-            }
-        }
-        // Where memory is short, one lane may have smaller slots than another; their vectors need not be alike.
-        let sizes: Vec<usize> = lanes.iter().map(|lane| lane.tokens_per_batch()).collect();
-        let least = sizes.iter().copied().min().ok_or_else(none)?;
-        if packed && sizes.iter().any(|size| *size != least) && least < most_tokens {
-            most_tokens = least;
-            continue;
-        }
-        let name = lanes.first().map(|lane| lane.device());
-        if lanes.iter().any(|lane| Some(lane.device()) != name) {
-            return Err(folder.unsupported(
-                "devices of one kind chose different algorithms, so that vectors would depend on chance; name one of them",
-            ));
-        }
-        return Ok((Lanes::new(lanes).ok_or_else(none)?, stored));
-    }
-}
-
-/// An encoder as a candle graph on a device.
-#[cfg(feature = "candle")]
-fn lane(
-    folder: &ModelFolder,
-    spec: &TransformerSpec,
-    tokenizer: &TextTokenizer,
-    device: &crate::encoder::candle::CandleDevice,
-) -> Result<super::Loaded, ModelError> {
-    use crate::encoder::candle::CandleTransformer;
-    let failed = |e: crate::encoder::EncodeError| folder.unsupported(e.to_string());
-    let place = |raw: Raw| device.linear(raw.weight, raw.bias).map_err(failed);
-    let (weights, stored) = load(folder, spec, &place, &place)?;
-    let (shape, head) = (spec.plan.shape, head(spec, tokenizer));
-    let encoder = CandleTransformer::new(device.clone(), shape, weights, head).map_err(failed)?;
-    Ok((Box::new(encoder), stored))
-}
-
-/// An encoder as a packed graph on a CUDA device.
-#[cfg(feature = "cuda")]
-fn packed_lane(
-    folder: &ModelFolder,
-    spec: &TransformerSpec,
-    tokenizer: &TextTokenizer,
-    device: &crate::encoder::candle::CandleDevice,
-    most_tokens: usize,
-) -> Result<super::Loaded, ModelError> {
-    use std::sync::{Arc, Mutex, PoisonError};
-
-    use crate::encoder::EncodeError;
-    use crate::encoder::gpu::{CudaTransformer, HostLinear};
-    let failed = |e: EncodeError| folder.unsupported(e.to_string());
-    let host = |raw: Raw| {
-        Ok(HostLinear {
-            weight: raw.weight,
-            bias: raw.bias,
-        })
-    };
-    let (weights, stored) = load(folder, spec, &host, &host)?;
-    let (shape, head) = (spec.plan.shape, head(spec, tokenizer));
-    let (again, spec, tokenizer) = (folder.clone(), spec.clone(), tokenizer.clone());
-    let at_f32 = device.clone();
-    let kept: Mutex<Option<Arc<dyn Encoder>>> = Mutex::default();
-    let exact = Arc::new(move || {
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(exact) = &*kept {
-            return Ok(Arc::clone(exact));
-        }
-        let device = at_f32.exact()?;
-        let loaded = lane(&again, &spec, &tokenizer, &device);
-        let loaded = loaded.map_err(|e| EncodeError::Device(e.to_string()))?;
-        let exact: Arc<dyn Encoder> = Arc::from(loaded.0);
-        *kept = Some(Arc::clone(&exact));
-        Ok(exact)
-    });
-    let device = device.another_lane().map_err(failed)?;
-    let encoder = CudaTransformer::new(&device, shape, weights, head, most_tokens, exact);
-    let encoder = encoder.map_err(failed)?;
-    Ok((Box::new(encoder), stored))
-}
-
-#[cfg(all(feature = "candle", not(feature = "cuda")))]
-fn packed_lane(
-    folder: &ModelFolder,
-    _: &TransformerSpec,
-    _: &TextTokenizer,
-    _: &crate::encoder::candle::CandleDevice,
-    _: usize,
-) -> Result<super::Loaded, ModelError> {
-    Err(folder.unsupported("--gpu-graph packed: this build has no CUDA"))
-}
-
-fn head(spec: &TransformerSpec, tokenizer: &TextTokenizer) -> TextHead {
+pub(super) fn head(spec: &TransformerSpec, tokenizer: &TextTokenizer) -> TextHead {
     TextHead {
         pooling: spec.pooling,
         pool_from: match spec.pool_prompt {
@@ -165,7 +44,7 @@ fn head(spec: &TransformerSpec, tokenizer: &TextTokenizer) -> TextHead {
 
 /// Loads all weights, linear layers one after the other through `linear` (and those after pooling through `dense`), so
 /// that they are never all in memory twice.
-fn load<L>(
+pub(super) fn load<L>(
     folder: &ModelFolder,
     spec: &TransformerSpec,
     linear: &dyn Fn(Raw) -> Result<L, ModelError>,

@@ -113,9 +113,9 @@ impl EngineRequest {
         };
         if self.gpu_graph == GpuGraph::Packed {
             let exact = matches!(precision, Asked::Cpu(_));
-            if gpu != Some(Gpu::Cuda) || exact {
+            if gpu.is_none() || exact {
                 return refuse(
-                    "--gpu-graph packed: it is for --device cuda, at f16; leave one of them out"
+                    "--gpu-graph packed: it is for --device cuda or metal, at f16; leave one of them out"
                         .into(),
                 );
             }

@@ -50,15 +50,15 @@ fn the_tokenizer_gives_the_reference_ids_and_the_model_the_reference_vectors() {
     }
 }
 
-/// The devices of the device path, at f32: the CPU, and in a CUDA build a GPU. One without a GPU leaves it out, unless
-/// `NIGHTMILL_REQUIRE_GPU` is set.
+/// The devices of the device path at f32, and whether the graph is packed: both graphs on the CPU, and in a CUDA build the
+/// padded one on a GPU. One without a GPU leaves it out, unless `NIGHTMILL_REQUIRE_GPU` is set.
 #[cfg(feature = "candle")]
-fn devices() -> Vec<nightmill::encoder::candle::CandleDevice> {
+fn devices() -> Vec<(nightmill::encoder::candle::CandleDevice, bool)> {
     use nightmill::encoder::candle::CandleDevice;
-    let mut devices = vec![CandleDevice::cpu()];
+    let mut devices = vec![(CandleDevice::cpu(), false), (CandleDevice::cpu(), true)];
     if cfg!(feature = "cuda") {
         match CandleDevice::cuda(0, true) {
-            Ok(gpu) => devices.push(gpu),
+            Ok(gpu) => devices.push((gpu, false)),
             Err(e) if std::env::var_os("NIGHTMILL_REQUIRE_GPU").is_some() => panic!("{e}"),
             Err(_) => {}
         }
@@ -78,8 +78,8 @@ fn everywhere(folder: &Path) -> Vec<(String, Model)> {
         })
         .collect();
     #[cfg(feature = "candle")]
-    for device in devices() {
-        let model = Model::load_on_devices(&folder, &[device], false).unwrap();
+    for (device, packed) in devices() {
+        let model = Model::load_on_devices(&folder, &[device], packed).unwrap();
         models.push((model.encoder.device(), model));
     }
     models
@@ -218,8 +218,8 @@ fn the_device_path_agrees_with_the_packed_encoder() {
     }
     let mut a = Vec::new();
     packed.encoder.encode(&batch, &mut a).unwrap();
-    for device in devices() {
-        let device = Model::load_on_devices(&shipped, &[device], false).unwrap();
+    for (device, packed) in devices() {
+        let device = Model::load_on_devices(&shipped, &[device], packed).unwrap();
         let mut b = Vec::new();
         device.encoder.encode(&batch, &mut b).unwrap();
         for (row, (a, b)) in a.chunks(384).zip(b.chunks(384)).enumerate() {
@@ -242,6 +242,20 @@ fn a_vector_is_the_same_to_the_bit_in_any_batch() {
         for level in Level::available() {
             same_in_any_batch(&Model::load(&small, level, precision).unwrap(), 25);
         }
+    }
+}
+
+/// All products of the packed graph are as large whatever the texts are.
+#[cfg(feature = "candle")]
+#[test]
+fn a_vector_of_the_packed_graph_is_the_same_to_the_bit_in_any_batch() {
+    use nightmill::encoder::candle::CandleDevice;
+    let mut folders = folders("sentence-transformers");
+    folders.truncate(4);
+    for folder in folders {
+        let folder = ModelFolder::open(&folder).unwrap();
+        let model = Model::load_on_devices(&folder, &[CandleDevice::cpu()], true).unwrap();
+        same_in_any_batch(&model, 25);
     }
 }
 

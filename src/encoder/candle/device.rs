@@ -119,8 +119,8 @@ impl CandleDevice {
     /// If the device has no room for one.
     pub fn another_lane(&self) -> std::result::Result<Self, EncodeError> {
         match (&self.device, self.number) {
-            (Device::Cuda(_), Some(number)) => Self::cuda(number, self.dtype == DType::F32),
-            (Device::Metal(_), Some(number)) => Self::metal(number, self.dtype == DType::F32),
+            (Device::Cuda(_), Some(number)) => Self::cuda(number, self.is_exact()),
+            (Device::Metal(_), Some(number)) => Self::metal(number, self.is_exact()),
             _ => Ok(self.clone()),
         }
     }
@@ -135,6 +135,16 @@ impl CandleDevice {
             (Device::Metal(_), Some(number)) => Self::metal(number, true),
             _ => Ok(self.clone()),
         }
+    }
+
+    /// Whether it computes at f32.
+    pub fn is_exact(&self) -> bool {
+        self.dtype == DType::F32
+    }
+
+    /// Whether it is an NVIDIA GPU.
+    pub fn is_cuda(&self) -> bool {
+        self.device.is_cuda()
     }
 
     /// What card it is, as its driver says; empty where that is not known.

@@ -1,24 +1,30 @@
 //! A transformer as a graph of tensors.
+//!
+//! Two graphs go through the same layers. Padded: texts of nearly one length side by side, each in as many rows as the longest;
+//! queries, keys and values are products of their own, made where the next product reads them. Packed: texts end to end in
+//! as many rows as there always are, queries, keys and values in one product, and attention of texts of one length together,
+//! which is one operation on Metal.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+mod attention;
+mod packed;
+mod padded;
+mod rows;
+mod text_head;
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use candle_core::{DType, Result, Tensor};
-use candle_nn::ops::{layer_norm, rms_norm, silu, softmax_last_dim};
-use candle_nn::rotary_emb::rope;
+use candle_nn::ops::{layer_norm, rms_norm, silu};
 
-use super::device::{CandleDevice, CandleLinear, ONES, is_out_of_memory, with_ones};
+use self::rows::Rows;
+use super::device::{CandleDevice, CandleLinear, is_out_of_memory};
 use super::{failed, said};
 use crate::block::Turns;
+use crate::exact::{Exact, again_at_f32};
 use crate::{
-    Activation, EncodeError, Encoder, Mask, NormKind, NormPlace, Packed, Pooling, TextHead,
+    Activation, EncodeError, Encoder, Mask, NormKind, NormPlace, Packed, TextHead,
     TransformerShape, TransformerWeights, Turn, check,
 };
-
-/// Texts of a bucket are at least this share as long as its longest one: little is padded.
-const LEAST_FILLED: f64 = 0.9;
-
-/// Added to the scores of padded places: softmax makes 0 of it, also in f16.
-const PADDED: f32 = -30_000.0;
 
 /// Fewest tokens that a batch is halved to when memory is short.
 const LEAST_TOKENS: usize = 64;
@@ -26,10 +32,17 @@ const LEAST_TOKENS: usize = 64;
 /// Norms as tensors: gain, and bias where they have one.
 type Norm = (Tensor, Option<Tensor>);
 
+/// Queries of all heads, then keys, then values.
+enum QueryKeyValue {
+    /// A product a head, of the padded graph: (heads + 2 * key heads, hidden and ones, size of a head).
+    Apart(Tensor),
+    /// One product, of the packed graph.
+    Together(CandleLinear),
+}
+
 /// A layer on the device.
 struct DeviceLayer {
-    /// (heads + 2 * key heads, hidden and ones, size of a head): queries of all heads, then keys, then values.
-    heads: Tensor,
+    query_key_value: QueryKeyValue,
     /// Gains of norms over queries and keys.
     head_norms: Option<(Tensor, Tensor)>,
     /// The number of its turns.
@@ -58,18 +71,13 @@ pub struct CandleTransformer {
     last_norm: Option<Norm>,
     dense: Vec<(CandleLinear, Activation)>,
     dim: usize,
-    /// Halved when the device runs out of memory.
+    /// Whether texts lie end to end.
+    packed: bool,
+    /// Most rows of a pass, and of the packed graph those of each. Of the padded one halved when memory runs out.
     tokens_per_batch: AtomicUsize,
-}
-
-/// What all layers of a batch share.
-struct Batch {
-    /// Tokens of the longest text.
-    longest: usize,
-    /// (heads and rows, ONES), added to the scores of keys.
-    padding: Tensor,
-    /// Added to scores, by mask: (heads or 1, 1, longest, longest). None where nothing is.
-    added: Vec<(Mask, Option<Tensor>)>,
+    /// For what f16 can't hold; none where this one computes at f32.
+    exact: Option<Exact>,
+    made_again: AtomicU64,
 }
 
 impl std::fmt::Debug for CandleTransformer {
@@ -82,7 +90,8 @@ impl std::fmt::Debug for CandleTransformer {
 }
 
 impl CandleTransformer {
-    /// An encoder of weights that are on this device.
+    /// An encoder of weights that are on this device, as a packed or as a padded graph; `exact` makes an encoder at f32 when
+    /// it is needed.
     ///
     /// # Errors
     /// [`EncodeError::Device`] if the device has no room for them.
@@ -91,6 +100,8 @@ impl CandleTransformer {
         shape: TransformerShape,
         weights: TransformerWeights<CandleLinear>,
         head: TextHead,
+        packed: bool,
+        exact: Option<Exact>,
     ) -> std::result::Result<Self, EncodeError> {
         let build = || {
             let norm = |(gain, bias): (Vec<f32>, Vec<f32>)| -> Result<Norm> {
@@ -112,10 +123,12 @@ impl CandleTransformer {
                     let gain = |gain: Vec<f32>| device.tensor(gain, shape.head_size);
                     Ok((gain(query)?, gain(key)?))
                 });
+                let heads = shape.heads + 2 * shape.key_heads;
                 layers.push(DeviceLayer {
-                    heads: layer
-                        .query_key_value
-                        .in_parts(shape.heads + 2 * shape.key_heads)?,
+                    query_key_value: match packed {
+                        true => QueryKeyValue::Together(layer.query_key_value),
+                        false => QueryKeyValue::Apart(layer.query_key_value.in_parts(heads)?),
+                    },
                     head_norms: gains.transpose()?,
                     turn: turns
                         .iter()
@@ -145,19 +158,46 @@ impl CandleTransformer {
                 layers,
                 dense: weights.dense,
                 dim: shape.hidden,
+                packed,
                 tokens_per_batch: AtomicUsize::new(0),
+                exact,
+                made_again: AtomicU64::new(0),
             };
             // What is uploaded is there before anything computes with it.
             this.device.device.synchronize()?;
-            // One forward pass says how wide vectors are, and that the device works.
-            this.dim = this.forward(&[&[0][..]])?.dim(1)?;
             // Kernels count the elements of a tensor in 32 bits.
             let most = i32::MAX as usize / (shape.heads * shape.positions).max(4 * shape.hidden);
             let budget = this.device.tokens_for(this.bytes_per_token()).min(most);
             this.tokens_per_batch.store(budget, Relaxed);
+            this.dim = match packed {
+                true => this.first_packed_pass(budget)?,
+                false => this.forward(&Rows::padded(&[&[0]], 1))?.dim(1)?,
+            };
             Ok(this)
         };
         build().map_err(failed)
+    }
+
+    /// A pass says how wide vectors are, that the device works, and how many rows it has room for: all passes are as large.
+    fn first_packed_pass(&mut self, most: usize) -> Result<usize> {
+        let mut rows = most.max(self.shape.positions);
+        loop {
+            let made = self.forward(&Rows::packed(&[&[0]], rows));
+            let half = rows / 2;
+            match made.and_then(|vectors| vectors.dim(1)) {
+                Err(error) if is_out_of_memory(&said(&error)) && half >= self.shape.positions => {
+                    tracing::warn!(
+                        tokens = half,
+                        "the device is out of memory; a smaller slot is tried"
+                    );
+                    rows = half;
+                }
+                dim => {
+                    self.tokens_per_batch.store(rows, Relaxed);
+                    return dim;
+                }
+            }
+        }
     }
 
     /// Bytes of activations for each token of the longest texts: a layer's inputs and outputs, its scores and their
@@ -169,87 +209,36 @@ impl CandleTransformer {
         number * (wide + scores)
     }
 
-    /// Vectors (texts, dim) of texts that are padded to the longest of them.
-    fn forward(&self, texts: &[&[u32]]) -> Result<Tensor> {
-        let count = texts.len();
-        let longest = texts.iter().map(|text| text.len()).max().unwrap_or(0);
-        let rows = count * longest;
-        let (device, hidden) = (&self.device.device, self.shape.hidden);
-        let mut ids = vec![0u32; rows];
-        let mut padding = vec![0f32; rows * ONES];
-        for (at, text) in texts.iter().enumerate() {
-            let row = at * longest;
-            ids[row..row + text.len()].copy_from_slice(text);
-            for padded in row + text.len()..row + longest {
-                padding[padded * ONES] = PADDED;
-            }
-        }
-        let words = self
-            .words
-            .index_select(&Tensor::from_vec(ids, rows, device)?, 0)?;
-        let mut x = words;
+    /// Vectors (texts, dim) of the texts of a pass.
+    fn forward(&self, rows: &Rows<'_>) -> Result<Tensor> {
+        let device = &self.device.device;
+        let (ids, places) = rows.tokens();
+        let ids = Tensor::from_vec(ids, rows.count, device)?;
+        let places = Tensor::from_vec(places, rows.count, device)?;
+        let mut x = self.words.index_select(&ids, 0)?;
         if let Some(positions) = &self.positions {
-            let texts = x.reshape((count, longest, hidden))?;
-            let placed = texts.broadcast_add(&positions.narrow(0, 0, longest)?)?;
-            x = placed.reshape((rows, hidden))?;
+            x = (x + positions.index_select(&places, 0)?)?;
         }
         let mut x = self.norm(&x, self.embedding_norm.as_ref())?;
-        // The same for all heads.
-        let padding = self.device.tensor(padding, (rows, ONES))?;
-        let batch = Batch {
-            longest,
-            padding: Tensor::cat(&vec![&padding; self.shape.heads], 0)?,
-            added: self.added(longest)?,
-        };
+        let pass = self.pass(rows, &places)?;
         for layer in &self.layers {
             let (attention_norm, output_norm) =
                 (layer.attention_norm.as_ref(), Some(&layer.output_norm));
             x = match self.shape.norm_place {
                 NormPlace::After => {
-                    let attended = self.attend(layer, &x, &batch)?;
+                    let attended = self.attend(layer, &x, &pass)?;
                     let x = self.norm(&(x + attended)?, attention_norm)?;
                     self.norm(&(&x + self.feed(layer, &x)?)?, output_norm)?
                 }
                 NormPlace::Before => {
-                    let attended = self.attend(layer, &self.norm(&x, attention_norm)?, &batch)?;
+                    let attended = self.attend(layer, &self.norm(&x, attention_norm)?, &pass)?;
                     let x = (x + attended)?;
                     (&x + self.feed(layer, &self.norm(&x, output_norm)?)?)?
                 }
             };
         }
         let x = self.norm(&x, self.last_norm.as_ref())?;
-        self.pool(&x, texts, longest)
-    }
-
-    /// What masks and offsets add to the scores of texts of `longest` tokens.
-    fn added(&self, longest: usize) -> Result<Vec<(Mask, Option<Tensor>)>> {
-        let mut added: Vec<(Mask, Option<Tensor>)> = Vec::new();
-        for mask in self.layers.iter().map(|layer| layer.mask) {
-            if added.iter().any(|(known, _)| *known == mask) {
-                continue;
-            }
-            if mask == Mask::All && self.offset_bias.is_none() {
-                added.push((mask, None));
-                continue;
-            }
-            let heads = self.offset_bias.as_ref().map_or(1, |_| self.shape.heads);
-            let width = 2 * self.shape.positions - 1;
-            let mut scores = Vec::with_capacity(heads * longest * longest);
-            for head in 0..heads {
-                for query in 0..longest {
-                    let seen = mask.seen(query, longest);
-                    let first = head * width + self.shape.positions - 1 - query;
-                    scores.extend((0..longest).map(|key| match &self.offset_bias {
-                        _ if !seen.contains(&key) => PADDED,
-                        Some(bias) => bias[first + key],
-                        None => 0.0,
-                    }));
-                }
-            }
-            let tensor = self.device.tensor(scores, (heads, 1, longest, longest))?;
-            added.push((mask, Some(tensor)));
-        }
-        Ok(added)
+        self.vectors(&x, rows)
     }
 
     fn norm(&self, x: &Tensor, norm: Option<&Norm>) -> Result<Tensor> {
@@ -276,145 +265,23 @@ impl CandleTransformer {
             .apply(&(activated * wide.narrow(1, half, half)?)?)
     }
 
-    /// Attention of rows (rows, hidden) of texts of as many tokens as the longest. Every tensor in here is made in the order
-    /// of memory that its next product wants, and products add what is to be added: copies in another order, and sums of
-    /// unlike shapes, take a GPU longer than the products.
-    fn attend(&self, layer: &DeviceLayer, x: &Tensor, batch: &Batch) -> Result<Tensor> {
-        let TransformerShape {
-            heads,
-            key_heads,
-            head_size: size,
-            ..
-        } = self.shape;
-        let longest = batch.longest;
-        let (rows, _) = x.dims2()?;
-        let texts = rows / longest;
-        let x = with_ones(&[x])?;
-        let all = x
-            .broadcast_as((heads + 2 * key_heads, rows, x.dim(1)?))?
-            .matmul(&layer.heads)?;
-        let part =
-            |first: usize, count: usize| all.narrow(0, first, count)?.reshape((count * rows, size));
-        // (heads and texts, tokens, numbers)
-        let by_text = |x: Tensor| {
-            let width = x.dim(1)?;
-            x.reshape((heads * texts, longest, width))
-        };
-        let placed = |x: Tensor, gain: Option<&Tensor>| -> Result<Tensor> {
-            let mut x = x;
-            if let Some(gain) = gain {
-                x = rms_norm(&x, gain, self.shape.epsilon)?;
-            }
-            if let Some((_, cosines, sines)) = layer.turn.and_then(|turn| self.turns.get(turn)) {
-                let count = x.dim(0)? / rows;
-                let (cosines, sines) =
-                    (cosines.narrow(0, 0, longest)?, sines.narrow(0, 0, longest)?);
-                let turned = rope(&x.reshape((count, texts, longest, size))?, &cosines, &sines)?;
-                x = turned.reshape((count * rows, size))?;
-            }
-            Ok(x)
-        };
-        // Heads of keys and values, once for each attention head.
-        let for_all = |x: Tensor| -> Result<Tensor> {
-            match heads / key_heads {
-                1 => Ok(x),
-                shared => x
-                    .reshape((key_heads, 1, rows, size))?
-                    .broadcast_as((key_heads, shared, rows, size))?
-                    .contiguous()?
-                    .reshape((heads * rows, size)),
-            }
-        };
-        let gains = layer.head_norms.as_ref();
-        let query = placed(part(0, heads)?, gains.map(|(query, _)| query))?;
-        let key = placed(part(heads, key_heads)?, gains.map(|(_, key)| key))?;
-        let value = by_text(for_all(part(heads + key_heads, key_heads)?)?)?;
-        // Scaled before the product, so that scores stay within the range of f16.
-        let query = (query * (1.0 / (size as f64).sqrt()))?;
-        let query = by_text(with_ones(&[&query])?)?;
-        let key = by_text(Tensor::cat(&[&for_all(key)?, &batch.padding], 1)?)?;
-        let mut scores = query.matmul(&key.t()?)?;
-        let mut added = batch.added.iter();
-        if let Some((_, Some(added))) = added.find(|(mask, _)| *mask == layer.mask) {
-            let by_head = scores.reshape((heads, texts, longest, longest))?;
-            scores = by_head
-                .broadcast_add(added)?
-                .reshape((heads * texts, longest, longest))?;
-        }
-        let weights = softmax_last_dim(&scores)?;
-        let context = weights.matmul(&value)?.reshape((heads, rows, size))?;
-        let columns = (0..heads).map(|head| context.get(head));
-        let columns = columns.collect::<Result<Vec<_>>>()?;
-        let context = with_ones(&columns.iter().collect::<Vec<_>>())?;
-        layer.attention_output.apply_to_rows_with_ones(&context)
-    }
-
-    /// Pools rows (texts and tokens, hidden) on the device, at f32.
-    fn pool(&self, x: &Tensor, texts: &[&[u32]], longest: usize) -> Result<Tensor> {
-        let count = texts.len();
-        let device = &self.device.device;
-        let x = x
-            .to_dtype(DType::F32)?
-            .reshape((count, longest, self.shape.hidden))?;
-        let first = |text: &[u32]| self.head.first_pooled(text.len());
-        let mut vectors = if self.head.pooling == Pooling::Max {
-            let mut outside = vec![f32::MIN; count * longest];
-            for (at, text) in texts.iter().enumerate() {
-                outside[at * longest..][first(text)..text.len()].fill(0.0);
-            }
-            let outside = Tensor::from_vec(outside, (count, longest, 1), device)?;
-            x.broadcast_add(&outside)?.max(1)?
-        } else {
-            // All others are sums with weights.
-            let mut weights = vec![0f32; count * longest];
-            for (at, text) in texts.iter().enumerate() {
-                let before = first(text);
-                let row = &mut weights[at * longest..][before..text.len()];
-                let tokens = row.len();
-                match self.head.pooling {
-                    Pooling::Cls => row[0] = 1.0,
-                    Pooling::LastToken => row[tokens - 1] = 1.0,
-                    Pooling::MeanSqrtLen => row.fill(1.0 / (tokens as f32).sqrt()),
-                    Pooling::WeightedMean => {
-                        let total = (tokens * before + tokens * (tokens + 1) / 2) as f32;
-                        let places = row.iter_mut().enumerate();
-                        places.for_each(|(place, w)| *w = (before + place + 1) as f32 / total);
-                    }
-                    Pooling::Mean | Pooling::Max => row.fill(1.0 / tokens as f32),
-                }
-            }
-            let weights = Tensor::from_vec(weights, (count, 1, longest), device)?;
-            weights.matmul(&x)?.squeeze(1)?
-        };
-        for (linear, activation) in &self.dense {
-            let narrow = vectors.to_dtype(self.device.dtype)?;
-            vectors = activate(&linear.apply(&narrow)?, *activation)?.to_dtype(DType::F32)?;
-        }
-        if let Some(keep) = self.head.keep {
-            vectors = vectors
-                .narrow(1, 0, keep.min(vectors.dim(1)?))?
-                .contiguous()?;
-        }
-        if self.head.normalise {
-            let length = vectors.sqr()?.sum_keepdim(1)?.sqrt()?.maximum(1e-12)?;
-            vectors = vectors.broadcast_div(&length)?;
-        }
-        Ok(vectors)
-    }
-
-    /// Vectors of texts in chunks of at most `budget` tokens, padding counted; halves the budget and goes on when the
-    /// device is out of memory.
+    /// Vectors of texts, longest first, in passes of at most as many rows as a batch has tokens; the padded graph halves them
+    /// and goes on when the device is out of memory.
     fn encode_all(&self, texts: &[&[u32]]) -> std::result::Result<Vec<Vec<f32>>, EncodeError> {
         let mut done = Vec::with_capacity(texts.len());
         while done.len() < texts.len() {
             let budget = self.tokens_per_batch.load(Relaxed);
-            let bucket = bucket(&texts[done.len()..], budget);
-            let vectors = self.forward(bucket).and_then(|v| v.to_vec2::<f32>());
+            let rest = &texts[done.len()..];
+            let rows = match self.packed {
+                true => Rows::packed(rest, budget),
+                false => Rows::padded(rest, budget),
+            };
+            let vectors = self.forward(&rows).and_then(|v| v.to_vec2::<f32>());
             match vectors {
                 Ok(vectors) => done.extend(vectors),
                 Err(error) => {
                     let message = said(&error);
-                    if !is_out_of_memory(&message) || budget <= LEAST_TOKENS {
+                    if self.packed || !is_out_of_memory(&message) || budget <= LEAST_TOKENS {
                         return Err(EncodeError::Device(message));
                     }
                     // Another call may have halved it already.
@@ -431,18 +298,6 @@ impl CandleTransformer {
         }
         Ok(done)
     }
-}
-
-/// The first of texts, longest first, that go together: at most `budget` tokens when padded, and all nearly as long as
-/// the first one. At least one.
-fn bucket<'a, 't>(texts: &'a [&'t [u32]], budget: usize) -> &'a [&'t [u32]] {
-    let longest = texts.first().map_or(0, |text| text.len());
-    let most = (budget / longest.max(1)).max(1);
-    let alike = texts
-        .iter()
-        .take(most)
-        .take_while(|text| text.len() as f64 >= longest as f64 * LEAST_FILLED);
-    &texts[..alike.count()]
 }
 
 fn activate(x: &Tensor, activation: Activation) -> Result<Tensor> {
@@ -467,11 +322,15 @@ impl Encoder for CandleTransformer {
         let mut by_length: Vec<usize> = (0..texts.len()).collect();
         by_length.sort_by_key(|&at| std::cmp::Reverse(texts[at].len()));
         let sorted: Vec<&[u32]> = by_length.iter().map(|&at| texts[at]).collect();
-        let vectors = self.encode_all(&sorted)?;
+        let mut vectors = self.encode_all(&sorted)?.concat();
+        if let Some(exact) = &self.exact {
+            let again = again_at_f32(&sorted, self.dim, &mut vectors, exact)?;
+            self.made_again.fetch_add(again, Relaxed);
+        }
         let start = out.len();
         out.resize(start + texts.len() * self.dim, 0.0);
-        for (at, vector) in by_length.into_iter().zip(vectors) {
-            out[start + at * self.dim..][..self.dim].copy_from_slice(&vector);
+        for (at, vector) in by_length.into_iter().zip(vectors.chunks_exact(self.dim)) {
+            out[start + at * self.dim..][..self.dim].copy_from_slice(vector);
         }
         Ok(())
     }
@@ -492,8 +351,16 @@ impl Encoder for CandleTransformer {
         }
     }
 
+    fn made_again(&self) -> u64 {
+        self.made_again.load(Relaxed)
+    }
+
     fn device(&self) -> String {
-        self.device.name().to_owned()
+        match self.packed {
+            // Another size of its products may round otherwise.
+            true => format!("{} packed {}", self.device.name(), self.tokens_per_batch()),
+            false => self.device.name().to_owned(),
+        }
     }
 
     fn revision(&self) -> u32 {
@@ -504,22 +371,6 @@ impl Encoder for CandleTransformer {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn buckets_hold_alike_texts_within_the_budget() {
-        let text = [0u32; 100];
-        let texts: Vec<&[u32]> = [100, 95, 90, 89, 85, 1].map(|n| &text[..n]).to_vec();
-        assert_eq!(bucket(&texts, 1000).len(), 3);
-        assert_eq!(bucket(&texts, 200).len(), 2);
-        assert_eq!(
-            bucket(&texts, 10).len(),
-            1,
-            "a text longer than the budget goes alone"
-        );
-        assert_eq!(bucket(&texts[3..], 1000).len(), 2);
-        assert_eq!(bucket(&texts[5..], 1000).len(), 1);
-        assert!(bucket(&[], 1000).is_empty());
-    }
 
     #[test]
     fn words_for_too_little_memory_are_known() {

@@ -3,12 +3,12 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-use super::exact::{Exact, again_at_f32};
 use super::launches::{Pass, attention_kernel};
 use super::on_device::{OnDevice, failed};
 use super::plan::{Plan, Step};
 use super::slot::Slot;
 use crate::candle::CandleDevice;
+use crate::exact::{Exact, again_at_f32};
 use crate::{EncodeError, Encoder, Packed, TextHead, TransformerShape, TransformerWeights, check};
 
 /// Tokens of a slot: products of so many rows are as quick a row as any, and a slot takes a few milliseconds.

@@ -10,8 +10,6 @@ mod cuda;
 #[cfg(all(test, target_os = "linux", target_arch = "x86_64"))]
 mod emulated;
 #[cfg(any(test, feature = "cuda"))]
-mod exact;
-#[cfg(any(test, feature = "cuda"))]
 mod launches;
 #[cfg(feature = "cuda")]
 mod on_device;
@@ -22,7 +20,5 @@ mod slot;
 
 #[cfg(feature = "cuda")]
 pub use cuda::{CudaTransformer, HostLinear, MeasuredStep};
-#[cfg(feature = "cuda")]
-pub use exact::Exact;
 pub use plan::{Buffer, NormOf, Plan, ProductOf, Step};
 pub use slot::{Filled, Slot};

@@ -12,7 +12,7 @@ pub type Exact = Arc<dyn Fn() -> Result<Arc<dyn Encoder>, EncodeError> + Send + 
 ///
 /// # Errors
 /// Those of the encoder at f32. What it makes is taken as it is: a model may be broken.
-pub(super) fn again_at_f32(
+pub(crate) fn again_at_f32(
     texts: &[&[u32]],
     dim: usize,
     vectors: &mut [f32],

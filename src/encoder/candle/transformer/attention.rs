@@ -1,0 +1,127 @@
+//! Attention: what both graphs share, and what all layers of a pass do.
+
+use candle_core::{Result, Tensor};
+
+use super::rows::Rows;
+use super::{CandleTransformer, DeviceLayer};
+use crate::Mask;
+use crate::candle::device::ONES;
+
+/// Added to the scores of places that get no attention: softmax makes 0 of it, also in f16.
+const UNSEEN: f32 = -30_000.0;
+
+/// What all layers of a pass share.
+pub(super) struct Pass<'r, 't> {
+    pub rows: &'r Rows<'t>,
+    /// Added to scores, by mask: (heads or 1, 1, longest, longest). None where nothing is.
+    added: Vec<(Mask, Option<Tensor>)>,
+    of: Of,
+}
+
+/// What only one graph has.
+enum Of {
+    /// (heads and rows, ONES), added to the scores of keys.
+    Padded { padding: Tensor },
+    Packed {
+        /// Cosines and sines (rows, half of a head) of each of the model's turns.
+        turns: Vec<(Tensor, Tensor)>,
+        /// Zeros for rows that no text has.
+        rest: Option<Tensor>,
+    },
+}
+
+impl CandleTransformer {
+    /// Makes what all layers of a pass over these rows share; `places` are those of tokens in their texts.
+    pub(super) fn pass<'r, 't>(&self, rows: &'r Rows<'t>, places: &Tensor) -> Result<Pass<'r, 't>> {
+        let of = match self.packed {
+            true => {
+                let turns = self.turns.iter().map(|(_, cosines, sines)| {
+                    let row = |of: &Tensor| of.index_select(places, 0);
+                    Ok((row(cosines)?, row(sines)?))
+                });
+                let left = rows.count - rows.taken();
+                let (dtype, device) = (self.device.dtype, &self.device.device);
+                let rest = Tensor::zeros((left, self.shape.of_heads()), dtype, device);
+                Of::Packed {
+                    turns: turns.collect::<Result<_>>()?,
+                    rest: (left > 0).then_some(rest).transpose()?,
+                }
+            }
+            false => {
+                let mut padding = vec![0f32; rows.count * ONES];
+                for group in &rows.groups {
+                    for (at, text) in group.texts.iter().enumerate() {
+                        let row = group.first_row + at * group.longest;
+                        for padded in row + text.len()..row + group.longest {
+                            padding[padded * ONES] = UNSEEN;
+                        }
+                    }
+                }
+                // The same for all heads.
+                let padding = self.device.tensor(padding, (rows.count, ONES))?;
+                Of::Padded {
+                    padding: Tensor::cat(&vec![&padding; self.shape.heads], 0)?,
+                }
+            }
+        };
+        Ok(Pass {
+            rows,
+            added: self.added(rows.longest())?,
+            of,
+        })
+    }
+
+    /// What masks and offsets add to the scores of texts of at most `longest` tokens.
+    fn added(&self, longest: usize) -> Result<Vec<(Mask, Option<Tensor>)>> {
+        let mut added: Vec<(Mask, Option<Tensor>)> = Vec::new();
+        for mask in self.layers.iter().map(|layer| layer.mask) {
+            if added.iter().any(|(known, _)| *known == mask) {
+                continue;
+            }
+            let is_known_by_name = mask == Mask::Causal && self.is_fused();
+            if self.offset_bias.is_none() && (mask == Mask::All || is_known_by_name) {
+                added.push((mask, None));
+                continue;
+            }
+            let heads = self.offset_bias.as_ref().map_or(1, |_| self.shape.heads);
+            let width = 2 * self.shape.positions - 1;
+            let mut scores = Vec::with_capacity(heads * longest * longest);
+            for head in 0..heads {
+                for query in 0..longest {
+                    let seen = mask.seen(query, longest);
+                    let first = head * width + self.shape.positions - 1 - query;
+                    scores.extend((0..longest).map(|key| match &self.offset_bias {
+                        _ if !seen.contains(&key) => UNSEEN,
+                        Some(bias) => bias[first + key],
+                        None => 0.0,
+                    }));
+                }
+            }
+            let tensor = self.device.tensor(scores, (heads, 1, longest, longest))?;
+            added.push((mask, Some(tensor)));
+        }
+        Ok(added)
+    }
+
+    /// Attention of rows (rows, hidden), as rows (rows, hidden).
+    pub(super) fn attend(
+        &self,
+        layer: &DeviceLayer,
+        x: &Tensor,
+        pass: &Pass<'_, '_>,
+    ) -> Result<Tensor> {
+        let added = pass.added.iter().find(|(mask, _)| *mask == layer.mask);
+        let added = added.and_then(|(_, added)| added.as_ref());
+        match &pass.of {
+            Of::Padded { padding } => {
+                let longest = pass.rows.longest();
+                self.attend_padded(layer, x, longest, padding, added)
+            }
+            Of::Packed { turns, rest } => {
+                let context = self.context(layer, x, pass.rows, turns, added)?;
+                let context = context.iter().chain(rest).collect::<Vec<_>>();
+                layer.attention_output.apply(&Tensor::cat(&context, 0)?)
+            }
+        }
+    }
+}
