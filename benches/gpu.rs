@@ -1,5 +1,6 @@
-//! What does a card make of the packed graph? One JSON object: ceilings of the card in this sitting, each launch with its share of
-//! them, tokens a second at three lengths and four widths, and whether vectors are right and independent of their neighbours.
+//! What does a card make of the packed graph? A line of JSON a part, as soon as it is known: ceilings of the card in this sitting,
+//! each launch with its share of them, tokens a second at three lengths and four widths, and whether vectors are right and
+//! independent of their neighbours. A part that fails says so, and costs no other one.
 //!
 //! Baselines: the padded graph on the same card, and the card's own ceilings (a large product, a copy). Weights of the larger
 //! shapes are random, and so are all ids: zeros would be quicker than anything real.
@@ -118,7 +119,7 @@ fn padded(shape: TransformerShape, layers: usize) -> Result<CandleTransformer, E
     let device = CandleDevice::cuda(0, false)?;
     let place = |weight, bias| device.linear(weight, bias).expect("room for weights");
     let weights = weights(shape, layers, &place);
-    CandleTransformer::new(device.clone(), shape, weights, head())
+    CandleTransformer::new(device.clone(), shape, weights, head(), false, None)
 }
 
 /// As long as texts of real agents: many of a few words, some as long as can be.
@@ -294,19 +295,97 @@ fn end_to_end(count: usize) -> (f64, f64) {
     found[1]
 }
 
+/// What a part found, or how it failed, as a line.
+fn part(name: &str, found: impl FnOnce() -> Value) -> Value {
+    let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(found));
+    let mut found = found.unwrap_or_else(|problem| {
+        let said = problem.downcast_ref::<String>().cloned();
+        let said = said.or_else(|| {
+            problem
+                .downcast_ref::<&str>()
+                .map(|said| (*said).to_owned())
+        });
+        json!({"failed": said.unwrap_or_else(|| "for no reason that it gave".to_owned())})
+    });
+    found["part"] = name.into();
+    println!("{found}");
+    found
+}
+
+/// Speeds, launches and bits of a model of this shape; shares are of the card's ceilings.
+fn model(
+    name: &str,
+    hidden: usize,
+    layers: usize,
+    brief: bool,
+    seconds: f64,
+    card: &Value,
+) -> Value {
+    let heads = if hidden == 384 { 12 } else { hidden / 64 };
+    let shape = TransformerShape::of_bert(hidden, heads, VOCABULARY, 512);
+    let encoder = packed(shape, layers).unwrap();
+    let tokens = encoder.slot_tokens();
+    let lengths: Vec<Value> = ["real", "128", "256"]
+        .into_iter()
+        .map(|kind| {
+            let rate = speed(&encoder, &pack(&filling(kind, 4, tokens)), seconds);
+            json!({"length": kind, "tokens_per_second": rate.round()})
+        })
+        .collect();
+    let inputs = filling("real", 1, tokens);
+    let inputs: Vec<&[u32]> = inputs.iter().map(Vec::as_slice).collect();
+    let share = |rate: f64, ceiling: &str| Some(rate / 1e12 / card[ceiling].as_f64()?);
+    let launches: Vec<Value> = encoder
+        .measure(&inputs, if brief { 1 } else { 5 })
+        .unwrap()
+        .into_iter()
+        .map(|step| {
+            json!({
+                "step": format!("{:?}", step.step),
+                "microseconds": (step.seconds * 1e7).round() / 10.0,
+                "share_of_copy": share(step.bytes as f64 / step.seconds, "copy_terabytes_per_second"),
+                "share_of_product": share(step.operations as f64 / step.seconds, "product_tflops"),
+            })
+        })
+        .collect();
+    let is_independent = independent(&encoder);
+    let device = encoder.device();
+    drop(encoder);
+    let before = padded(shape, layers).unwrap();
+    let before = speed(&before, &pack(&filling("real", 8, tokens)), seconds);
+    json!({
+        "model": name,
+        "device": device,
+        "lengths": lengths,
+        "padded_tokens_per_second": before.round(),
+        "same_bits_whatever_stands_beside": is_independent,
+        "launches": launches,
+    })
+}
+
 fn main() {
     let brief = std::env::args().any(|argument| argument == "brief");
     let seconds = std::env::args()
         .skip(1)
         .find_map(|a| a.parse().ok())
         .unwrap_or(2.0);
-    // Brief is for sanitizers, under which everything takes a hundred times as long.
-    let (operations, bytes) = match brief {
-        true => (1.0, 1.0),
-        false => ceilings().unwrap(),
-    };
-    let (mean, least) = fidelity();
-    let mut models = Vec::new();
+    let card = part("card", || {
+        let kind = CandleDevice::cuda(0, false).unwrap().kind().to_owned();
+        // Brief is for sanitizers, under which everything takes a hundred times as long.
+        if brief {
+            return json!({"card": kind});
+        }
+        let (operations, bytes) = ceilings().unwrap();
+        json!({
+            "card": kind,
+            "product_tflops": operations / 1e12,
+            "copy_terabytes_per_second": bytes / 1e12,
+        })
+    });
+    let mut found = vec![part("cosine_to_cpu_f32", || {
+        let (mean, least) = fidelity();
+        json!({"mean": mean, "least": least})
+    })];
     for (name, hidden, layers) in [
         ("as all-MiniLM-L6", 384, 6),
         ("as bge-small", 384, 12),
@@ -316,55 +395,18 @@ fn main() {
         if brief && layers > 6 {
             continue;
         }
-        eprintln!("{name} …");
-        let heads = if hidden == 384 { 12 } else { hidden / 64 };
-        let shape = TransformerShape::of_bert(hidden, heads, VOCABULARY, 512);
-        let encoder = packed(shape, layers).unwrap();
-        let tokens = encoder.slot_tokens();
-        let lengths: Vec<Value> = ["real", "128", "256"]
-            .into_iter()
-            .map(|kind| {
-                let rate = speed(&encoder, &pack(&filling(kind, 4, tokens)), seconds);
-                json!({"length": kind, "tokens_per_second": rate.round()})
-            })
-            .collect();
-        let inputs = filling("real", 1, tokens);
-        let inputs: Vec<&[u32]> = inputs.iter().map(Vec::as_slice).collect();
-        let launches: Vec<Value> = encoder
-            .measure(&inputs, if brief { 1 } else { 5 })
-            .unwrap()
-            .into_iter()
-            .map(|step| {
-                json!({
-                    "step": format!("{:?}", step.step),
-                    "microseconds": (step.seconds * 1e7).round() / 10.0,
-                    "share_of_copy": step.bytes as f64 / step.seconds / bytes,
-                    "share_of_product": step.operations as f64 / step.seconds / operations,
-                })
-            })
-            .collect();
-        let is_independent = independent(&encoder);
-        let device = encoder.device();
-        drop(encoder);
-        let before = padded(shape, layers).unwrap();
-        let before = speed(&before, &pack(&filling("real", 8, tokens)), seconds);
-        models.push(json!({
-            "model": name,
-            "device": device,
-            "lengths": lengths,
-            "padded_tokens_per_second": before.round(),
-            "same_bits_whatever_stands_beside": is_independent,
-            "launches": launches,
+        found.push(part("model", || {
+            model(name, hidden, layers, brief, seconds, &card)
         }));
+        if layers == 6 {
+            found.push(part("parquet_to_parquet", || {
+                let (rate, busy) = end_to_end(if brief { 2000 } else { 400_000 });
+                json!({"tokens_per_second": rate.round(), "device_busy": busy})
+            }));
+        }
     }
-    let (rate, busy) = end_to_end(if brief { 2000 } else { 400_000 });
-    let result = json!({
-        "parquet_to_parquet": {"tokens_per_second": rate.round(), "device_busy": busy},
-        "card": CandleDevice::cuda(0, false).unwrap().kind(),
-        "product_tflops": operations / 1e12,
-        "copy_terabytes_per_second": bytes / 1e12,
-        "cosine_to_cpu_f32": {"mean": mean, "least": least},
-        "models": models,
-    });
-    println!("{}", serde_json::to_string_pretty(&result).unwrap());
+    found.push(card);
+    if found.iter().any(|found| found.get("failed").is_some()) {
+        std::process::exit(1);
+    }
 }

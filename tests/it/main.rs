@@ -34,6 +34,7 @@ mod golden_evalset_scenarios;
 mod golden_judges;
 mod golden_metrics;
 mod golden_models;
+mod gpu_kit;
 mod golden_regtrace_columns;
 mod golden_regtrace_metrics;
 mod golden_regtrace_suite;

@@ -1,5 +1,7 @@
 //! Devices, and linear layers on them.
 
+use std::sync::{Mutex, PoisonError};
+
 use candle_core::{DType, Device, Result, Tensor};
 
 use super::failed;
@@ -23,6 +25,10 @@ pub struct CandleDevice {
     /// Which of the GPUs; none for the CPU.
     number: Option<usize>,
 }
+
+/// Held while a CUDA device is opened and while launches are captured: opening one waits for all that its card does, which
+/// breaks a capture that another thread has begun there.
+pub(crate) static OPENING: Mutex<()> = Mutex::new(());
 
 /// Columns of ones that inputs get: one for the bias, and as many as keep widths multiples of 8, which kernels want.
 pub(super) const ONES: usize = 8;
@@ -84,8 +90,10 @@ impl CandleDevice {
     /// # Errors
     /// If this build has no CUDA or the machine has no such device.
     pub fn cuda(number: usize, exact: bool) -> std::result::Result<Self, EncodeError> {
+        let opened = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
         let device = Device::new_cuda_with_stream(number).map_err(failed)?;
         prepare(&device)?;
+        drop(opened);
         let kind = kind_of(&device);
         let name = match kind.is_empty() {
             true => format!("cuda:{number}"),
@@ -311,6 +319,21 @@ fn unused_of_pool(context: &candle_core::cuda_backend::cudarc::driver::CudaConte
     kept.saturating_sub(figure(
         sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
     ))
+}
+
+/// Gives the driver back what the pool keeps and nobody uses: modules, graphs and libraries take memory beside the pool.
+#[cfg(feature = "cuda")]
+#[allow(unsafe_code, reason = "cudarc leaves pools to their callers' care")]
+pub(crate) fn empty_pool(context: &candle_core::cuda_backend::cudarc::driver::CudaContext) {
+    use candle_core::cuda_backend::cudarc::driver::result;
+    if !context.has_async_alloc() || context.synchronize().is_err() {
+        return;
+    }
+    // SAFETY: the pool is that of a device which the context holds. What fails leaves it as it is.
+    let _ = unsafe {
+        result::device::get_default_mem_pool(context.cu_device())
+            .and_then(|pool| result::mem_pool::trim_to(pool, 0))
+    };
 }
 
 #[cfg(not(feature = "cuda"))]

@@ -90,7 +90,12 @@ impl Encoder for Lanes {
             .number
             .checked_sub(1)
             .and_then(|at| self.others.get(at));
-        lane.unwrap_or(&self.first).encode(batch, out)
+        let encoded = lane.unwrap_or(&self.first).encode(batch, out);
+        if let Err(error) = &encoded {
+            // At once: what comes after a device's fault, leaving it included, may not come to an end in order.
+            tracing::error!("{error}");
+        }
+        encoded
     }
 
     fn tokens_per_batch(&self) -> usize {

@@ -7,9 +7,9 @@ mod device;
 mod lanes;
 mod transformer;
 
-#[cfg(feature = "cuda")]
-pub(crate) use device::is_out_of_memory;
 pub use device::{CandleDevice, CandleLinear};
+#[cfg(feature = "cuda")]
+pub(crate) use device::{OPENING, empty_pool, is_out_of_memory};
 pub use lanes::Lanes;
 pub use transformer::CandleTransformer;
 
@@ -28,7 +28,11 @@ fn said(error: &candle_core::Error) -> String {
     while let candle_core::Error::WithBacktrace { inner, .. } = error {
         error = inner;
     }
-    let mut said = error.to_string();
+    with_advice(error.to_string())
+}
+
+/// What a device says, and what to do where that is known.
+pub(crate) fn with_advice(mut said: String) -> String {
     if said.contains("UNSUPPORTED_PTX_VERSION") {
         said += "; this program was built with a newer CUDA than the driver knows: build it with the CUDA version \
                  that nvidia-smi shows, or update the driver";

@@ -7,12 +7,15 @@ use super::launches::{Pass, attention_kernel};
 use super::on_device::{OnDevice, failed};
 use super::plan::{Plan, Step};
 use super::slot::Slot;
-use crate::candle::CandleDevice;
+use crate::candle::{CandleDevice, empty_pool, is_out_of_memory};
 use crate::exact::{Exact, again_at_f32};
 use crate::{EncodeError, Encoder, Packed, TextHead, TransformerShape, TransformerWeights, check};
 
 /// Tokens of a slot: products of so many rows are as quick a row as any, and a slot takes a few milliseconds.
 const TOKENS: usize = 1 << 14;
+
+/// Of the oldest cards that there are kernels for, see build.rs.
+const LEAST_CAPABILITY: (i32, i32) = (8, 0);
 
 /// Part of the key of kept vectors, beside what is in the name of the device.
 const REVISION: u32 = 1;
@@ -80,6 +83,14 @@ impl CudaTransformer {
         }
         let cuda = device.device.as_cuda_device().map_err(failed)?;
         let stream = cuda.cuda_stream();
+        let capability = stream.context().compute_capability().map_err(failed)?;
+        if capability < LEAST_CAPABILITY {
+            return Err(failed(format!(
+                "the packed graph is for cards of compute capability 8.0 and more, and this one has {}.{}; use \
+                 --gpu-graph padded",
+                capability.0, capability.1
+            )));
+        }
         let outputs = |linear: &HostLinear| linear.bias.len();
         let whole = weights
             .dense
@@ -118,14 +129,12 @@ impl CudaTransformer {
                 }
                 Err(error) => {
                     let half = pass.slot.tokens() / 2;
-                    let short = crate::candle::is_out_of_memory(&error.to_string());
-                    if !short || half < shape.positions {
+                    if !may_be_short_of_memory(&error.to_string()) || half < shape.positions {
                         return Err(error);
                     }
-                    tracing::warn!(
-                        tokens = half,
-                        "the device is out of memory; a smaller slot is tried"
-                    );
+                    tracing::warn!(tokens = half, "{error}; a smaller slot is tried");
+                    // What the failed one took lies in the pool, which libraries and modules take nothing from.
+                    empty_pool(stream.context());
                     pass.slot = Slot::of(half);
                 }
             }
@@ -171,6 +180,13 @@ impl CudaTransformer {
         }
         Ok(measured)
     }
+}
+
+/// Whether less memory may help: cuBLASLt has other words where it is short while its kernels are loaded.
+fn may_be_short_of_memory(message: &str) -> bool {
+    let of_the_library = ["NOT_INITIALIZED", "INTERNAL_ERROR", "EXECUTION_FAILED"];
+    is_out_of_memory(message)
+        || message.contains("cuBLASLt") && of_the_library.iter().any(|word| message.contains(word))
 }
 
 impl Encoder for CudaTransformer {

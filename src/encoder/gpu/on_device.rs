@@ -5,7 +5,7 @@
 )]
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use candle_core::cuda_backend::cudarc::driver::sys::{
     CUevent_flags, CUgraphInstantiate_flags, CUstreamCaptureMode,
@@ -24,14 +24,14 @@ use super::plan::{Buffer, NormOf, ProductOf, Step};
 use super::products::{Product, ProductShape, Products, version};
 use super::slot::{Slot, TILE};
 use crate::block::Turns;
-use crate::candle::CandleDevice;
+use crate::candle::{CandleDevice, OPENING, with_advice};
 use crate::{EncodeError, Layer, Norm, TransformerWeights, Turn};
 
 /// Kernels for the architectures that `build.rs` names.
 const KERNELS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kernels.fatbin"));
 
 pub(super) fn failed(error: impl std::fmt::Display) -> EncodeError {
-    EncodeError::Device(error.to_string())
+    EncodeError::Device(with_advice(error.to_string()))
 }
 
 /// Pointers to the parts of a slot on the device, as kernels take them.
@@ -87,6 +87,14 @@ pub(super) struct OnDevice {
     vectors: CudaSlice<f32>,
     host_slot: PinnedHostSlice<u32>,
     host_vectors: PinnedHostSlice<f32>,
+}
+
+impl Drop for OnDevice {
+    fn drop(&mut self) {
+        // A graph is destroyed where its card is the current one; an earlier fault, kept by the context, would prevent that.
+        let _ = self.stream.context().check_err();
+        let _ = self.stream.context().bind_to_thread();
+    }
 }
 
 // SAFETY: handles of a context that every call binds to its thread; its owner lets one thread in at a time.
@@ -290,10 +298,22 @@ impl OnDevice {
         Ok(made)
     }
 
-    /// Runs the plan once, over nothing, and captures it.
+    /// Runs the plan once, over nothing, and captures it. Where that can't be, launches are made one by one in each pass: slower,
+    /// and the same bits.
     pub fn prepare(&mut self, pass: &Pass) -> Result<(), EncodeError> {
         self.launch_all(pass)?;
         self.stream.synchronize().map_err(failed)?;
+        // Whoever closes a device while this one captures ends the capture.
+        let captured = self.capture(pass).or_else(|_| self.capture(pass));
+        if let Err(error) = captured {
+            tracing::warn!("the launches of a pass are not captured: {error}");
+            self.stream.synchronize().map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn capture(&mut self, pass: &Pass) -> Result<(), EncodeError> {
+        let _opening = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         self.stream.begin_capture(mode).map_err(failed)?;
         let launched = self.launch_all(pass);
@@ -303,11 +323,10 @@ impl OnDevice {
             .end_capture(CUgraphInstantiate_flags(0))
             .map_err(failed);
         launched?;
-        self.graph = graph?;
-        match &self.graph {
-            Some(graph) => graph.upload().map_err(failed),
-            None => Err(failed("the launches could not be captured")),
-        }
+        let graph = graph?.ok_or_else(|| failed("the capture holds nothing"))?;
+        graph.upload().map_err(failed)?;
+        self.graph = Some(graph);
+        Ok(())
     }
 
     /// What decides a bit of a vector: the card, the size of a slot, the library and what it chose.
@@ -396,9 +415,7 @@ impl OnDevice {
             self.stream.record_event(Some(flags)).map_err(failed)
         };
         // While the device is at something, the host puts all three on the stream: so its own time is not measured.
-        if let Some(graph) = &self.graph {
-            graph.launch().map_err(failed)?;
-        }
+        self.launch_graph(pass)?;
         let before = event()?;
         self.launch(pass, number)?;
         let after = event()?;
@@ -475,7 +492,7 @@ impl OnDevice {
         if filled.texts == 0 {
             return Err(failed("a text is longer than a slot"));
         }
-        let done = self.there_and_back();
+        let done = self.there_and_back(pass, filled.texts * pass.dim);
         // Without events of their own, pinned buffers wait for nobody: the stream must be through before they are touched.
         let through = self.stream.synchronize().map_err(failed);
         done.and(through)?;
@@ -484,15 +501,23 @@ impl OnDevice {
         Ok(filled.texts)
     }
 
-    /// Puts the slot, the graph and the vectors' way back on the stream.
-    fn there_and_back(&mut self) -> Result<(), EncodeError> {
+    /// Puts the slot, all launches and the way back of so many numbers of vectors on the stream.
+    fn there_and_back(&mut self, pass: &Pass, numbers: usize) -> Result<(), EncodeError> {
         let (slot, memory) = (&self.host_slot, &mut self.slot_memory);
         self.stream.memcpy_htod(slot, memory).map_err(failed)?;
-        let graph = self.graph.as_ref();
-        let graph = graph.ok_or_else(|| failed("nothing was captured"))?;
-        graph.launch().map_err(failed)?;
-        let (vectors, memory) = (&self.vectors, &mut self.host_vectors);
-        self.stream.memcpy_dtoh(vectors, memory).map_err(failed)
+        self.launch_graph(pass)?;
+        let vectors = self.vectors.slice(..numbers);
+        let memory = self.host_vectors.as_mut_slice().map_err(failed)?;
+        let copied = self.stream.memcpy_dtoh(&vectors, &mut memory[..numbers]);
+        copied.map_err(failed)
+    }
+
+    /// Puts all launches on the stream, by the graph if there is one.
+    fn launch_graph(&self, pass: &Pass) -> Result<(), EncodeError> {
+        match &self.graph {
+            Some(graph) => graph.launch().map_err(failed),
+            None => self.launch_all(pass),
+        }
     }
 }
 

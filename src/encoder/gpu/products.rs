@@ -8,7 +8,7 @@
 )]
 
 use std::ffi::c_void;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::cuda_backend::cudarc::cublaslt::{result, sys};
 use candle_core::cuda_backend::cudarc::driver::{CudaSlice, CudaStream, DevicePtr};
@@ -30,8 +30,13 @@ pub(super) struct Products {
     stream: Arc<CudaStream>,
 }
 
+/// What was chosen so far in this process, by the kind of card and what was asked: all lanes do the same product by the same
+/// algorithm, though the library might answer otherwise to the second.
+static CHOSEN: Mutex<Vec<(String, ProductShape, sys::cublasLtMatmulAlgo_t)>> =
+    Mutex::new(Vec::new());
+
 /// What a product is asked.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ProductShape {
     pub rows: usize,
     pub inputs: usize,
@@ -51,7 +56,7 @@ pub(super) struct Product {
     to: sys::cublasLtMatrixLayout_t,
     algorithm: sys::cublasLtMatmulAlgo_t,
     added: bool,
-    /// What was chosen, for the manifest: algorithm, tile, stages.
+    /// What was chosen, for the manifest: sizes, and the attributes of the algorithm by the library's numbers.
     pub name: String,
 }
 
@@ -141,9 +146,23 @@ impl Products {
         product.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, &transposed)?;
         product.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue)?;
         product.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias)?;
-        let chosen = self.choose(&product)?;
-        product.algorithm = chosen.algo;
-        product.name = format!("{inputs}x{outputs}:{}", named(&chosen.algo));
+        let kind = self.stream.context().name();
+        let kind = kind.map_err(|e| EncodeError::Device(e.to_string()))?;
+        let mut chosen = CHOSEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = chosen
+            .iter()
+            .find(|(card, of, _)| *card == kind && *of == shape);
+        let known = known.map(|(.., algorithm)| *algorithm);
+        product.algorithm = match known {
+            Some(algorithm) => algorithm,
+            None => {
+                let algorithm = self.choose(&product)?.algo;
+                chosen.push((kind, shape, algorithm));
+                algorithm
+            }
+        };
+        drop(chosen);
+        product.name = format!("{inputs}x{outputs}:{}", named(&product.algorithm));
         Ok(product)
     }
 
@@ -248,29 +267,37 @@ impl Product {
     }
 }
 
-/// Algorithm, tile and stages by the library's numbers.
+/// All that tells an algorithm from others, by the library's numbers: algorithm, tile, parts of a sum, how they are summed,
+/// order of tiles, option, stages, inner shape, cluster.
 fn named(algorithm: &sys::cublasLtMatmulAlgo_t) -> String {
     use sys::cublasLtMatmulAlgoConfigAttributes_t as Attribute;
-    let number = |attribute| {
+    let number = |(attribute, bytes): (Attribute, usize)| {
         let (mut value, mut written) = (0u32, 0usize);
-        // SAFETY: the algorithm is a value of the library's own; these attributes are 32 bits wide.
+        // SAFETY: the algorithm is a value of the library's own; no attribute is wider than 32 bits, and a narrower one is
+        // the lower half of a number on the processors that CUDA is for.
         let _ = unsafe {
             sys::cublasLtMatmulAlgoConfigGetAttribute(
                 algorithm,
                 attribute,
                 (&raw mut value).cast(),
-                size_of::<u32>(),
+                bytes,
                 &raw mut written,
             )
         };
-        value
+        value.to_string()
     };
-    format!(
-        "{}/{}/{}",
-        number(Attribute::CUBLASLT_ALGO_CONFIG_ID),
-        number(Attribute::CUBLASLT_ALGO_CONFIG_TILE_ID),
-        number(Attribute::CUBLASLT_ALGO_CONFIG_STAGES_ID)
-    )
+    let attributes = [
+        (Attribute::CUBLASLT_ALGO_CONFIG_ID, 4),
+        (Attribute::CUBLASLT_ALGO_CONFIG_TILE_ID, 4),
+        (Attribute::CUBLASLT_ALGO_CONFIG_SPLITK_NUM, 4),
+        (Attribute::CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, 4),
+        (Attribute::CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, 4),
+        (Attribute::CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, 4),
+        (Attribute::CUBLASLT_ALGO_CONFIG_STAGES_ID, 4),
+        (Attribute::CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, 2),
+        (Attribute::CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 2),
+    ];
+    attributes.map(number).join("/")
 }
 
 /// The library's version.
