@@ -11,7 +11,11 @@ use crate::support::root;
 /// A kit as `scripts/gpu-kit.sh pack` makes it, with this script in the place of the measurements.
 fn kit(program: &str) -> tempfile::TempDir {
     let kit = tempfile::tempdir().unwrap();
-    std::fs::copy(root().join("scripts/gpu-kit.sh"), kit.path().join("gpu-kit.sh")).unwrap();
+    std::fs::copy(
+        root().join("scripts/gpu-kit.sh"),
+        kit.path().join("gpu-kit.sh"),
+    )
+    .unwrap();
     std::fs::write(kit.path().join("commit"), "abc123\n").unwrap();
     let gpu = kit.path().join("gpu");
     std::fs::write(&gpu, format!("#!/bin/sh\n{program}\n")).unwrap();
