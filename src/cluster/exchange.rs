@@ -198,13 +198,44 @@ impl BallistaExchange {
 /// What went wrong, without the names that Ballista's parts have for it.
 fn told(error: &str) -> String {
     let mut told = error.trim();
-    // The innermost words are ours.
+    // The innermost words are ours: quoted as Rust's debug output quotes a text, or behind a name.
+    if let Some((_, quoted)) = told.split_once("DataFusionError(")
+        && let Some((_, quoted)) = quoted.split_once("(\"")
+    {
+        return unquoted(quoted);
+    }
     for before in ["Execution error: ", "External error: ", "IO error: "] {
         if let Some(at) = told.rfind(before) {
             told = &told[at + before.len()..];
         }
     }
     told.to_owned()
+}
+
+/// What stands before the closing quote, as it was before it was quoted.
+fn unquoted(quoted: &str) -> String {
+    let (mut text, mut rest) = (String::new(), quoted.chars());
+    while let Some(next) = rest.next() {
+        match next {
+            '"' => break,
+            '\\' => match rest.next() {
+                Some('n') => text.push('\n'),
+                Some('t') => text.push('\t'),
+                Some('r') => text.push('\r'),
+                Some('0') => text.push('\0'),
+                Some('u') => {
+                    let digits = rest.by_ref().skip(1).take_while(|digit| *digit != '}');
+                    let code = u32::from_str_radix(&digits.collect::<String>(), 16);
+                    let code = code.ok().and_then(char::from_u32);
+                    text.push(code.unwrap_or(char::REPLACEMENT_CHARACTER));
+                }
+                Some(other) => text.push(other),
+                None => break,
+            },
+            other => text.push(other),
+        }
+    }
+    text
 }
 
 impl Exchange for BallistaExchange {
@@ -225,5 +256,22 @@ impl Exchange for BallistaExchange {
             tracing::info!(job_id, "handed to the cluster");
             self.wait(&mut scheduler, &job_id, stop).await
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_of_a_worker_are_in_its_own_words() {
+        let words = "worker 127.0.0.1:1: `a \\ b`, \"c\"\nand \u{1b} é";
+        let from_ballista = format!(
+            "Job failed due to stage 1 failed: Task failed due to runtime execution error: \
+             DataFusionError(Shared(Execution({words:?})))\n"
+        );
+        assert_eq!(told(&from_ballista), words);
+        assert_eq!(told("Arrow: Execution error: no room"), "no room");
+        assert_eq!(told("the job is gone\n"), "the job is gone");
     }
 }

@@ -241,6 +241,9 @@ fn an_executor_that_computes_other_vectors_is_refused_by_name() {
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }
+    for name in ["Job failed", "DataFusionError", "Execution", "\\\""] {
+        assert!(!said.contains(name), "{name} is no word of ours: {said}");
+    }
     assert!(!both.path("there").exists());
 }
 
