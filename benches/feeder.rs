@@ -4,8 +4,8 @@
 //! Whatever is measured here is an upper bound of a run on a GPU, and no GPU can be faster than its host. Baselines: the
 //! tokenizer alone, on as many threads; `embed` and `score` from Parquet files beside it.
 //!
-//! `cargo bench --bench feeder -- [TEXTS] [THREADS] [PARQUET COLUMN]`: generated texts of 100 tokens on average, or those of a
-//! column.
+//! `cargo bench --bench feeder -- [TEXTS] [THREADS] [MILLISECONDS] [PARQUET COLUMN]`: generated texts of 100 tokens on average, or
+//! those of a column; a device that takes so long for a slot shows what a host loses by waiting.
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -21,7 +21,7 @@ mod made_texts;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arrow::array::AsArray;
 use made_texts::{texts, write};
@@ -38,9 +38,10 @@ use nightmill::trace::format::{Choice, found};
 use nightmill::trace::{ColumnMap, OnBadFile};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
-/// Takes slots of as many tokens as a GPU would, and no time.
+/// Takes slots of as many tokens as a GPU would, and no time of any core.
 struct NoDevice {
     dim: usize,
+    takes: Duration,
 }
 
 const SLOT: usize = 1 << 14;
@@ -51,6 +52,7 @@ impl Encoder for NoDevice {
     }
 
     fn encode(&self, batch: &Packed, out: &mut Vec<f32>) -> Result<(), EncodeError> {
+        std::thread::sleep(self.takes);
         // Numbers that no compressor makes small.
         for span in batch.spans() {
             let mut state = batch.ids()[span]
@@ -74,7 +76,7 @@ impl Encoder for NoDevice {
         2
     }
 
-    fn is_fed_first(&self) -> bool {
+    fn computes_elsewhere(&self) -> bool {
         true
     }
 
@@ -121,7 +123,7 @@ fn main() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("traces.parquet");
     let texts = match &args[..] {
-        [_, _, file, name, ..] => column(Path::new(file), name),
+        [_, _, _, file, name, ..] => column(Path::new(file), name),
         _ => texts(count),
     };
     write(&path, &texts);
@@ -134,6 +136,7 @@ fn main() {
     let mut model = model.unwrap();
     model.encoder = Box::new(NoDevice {
         dim: model.encoder.dim(),
+        takes: Duration::from_millis(number(2, 0) as u64),
     });
     let model = Arc::new(model);
 

@@ -125,6 +125,9 @@ pub(super) fn run(mut args: EmbedArgs, config: Option<&Path>) -> Result<Outcome,
             "dim": summary.dim,
             "out": summary.out.display().to_string(),
         });
+        if counts.made_again > 0 {
+            json["texts_made_again"] = serde_json::json!(counts.made_again);
+        }
         if !read.notes.is_empty() {
             json["input_notes"] = serde_json::json!(read.notes);
             json["set_aside"] = serde_json::json!(read.set_aside);

@@ -4,6 +4,9 @@
 //! Callers leave texts and go on; they wait only while the queue is full. A worker takes whatever there is to do:
 //! while the window has room it tokenises, else it encodes. So the window from which batches are packed is as
 //! large as the callers are ahead, and a worker waits only when there is nothing to do at all.
+//!
+//! Where a device computes, threads of its own hand it one full batch after the other and do nothing else; workers tokenise and
+//! keep, so that neither the device nor a core waits for the other.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -43,6 +46,15 @@ impl Job {
     }
 }
 
+/// What a thread of the queue is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Everything that a core does.
+    Worker,
+    /// To wait for a device.
+    Device,
+}
+
 /// A job whose text has become token ids.
 #[derive(Debug)]
 struct Tokenised {
@@ -55,10 +67,22 @@ struct Tokenised {
     bytes: usize,
 }
 
+/// A batch that has its vectors.
+#[derive(Debug)]
+struct Encoded {
+    batch: Vec<Tokenised>,
+    /// One after the other, of those that have tokens.
+    vectors: Vec<f32>,
+}
+
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Job>,
     window: Window<Tokenised>,
+    /// From a device, to be kept.
+    encoded: VecDeque<Encoded>,
+    /// Workers that tokenise.
+    tokenising: usize,
     /// Texts whose vector is not in the store yet.
     pending: HashSet<TextRef>,
     bytes: usize,
@@ -104,6 +128,7 @@ pub(super) struct Queue {
 enum Step {
     Tokenise(Vec<Job>),
     Encode(Vec<Tokenised>),
+    Keep(Encoded),
     Stop,
 }
 
@@ -221,8 +246,8 @@ impl Queue {
         self.done.notify_all();
     }
 
-    /// What one worker thread does until the queue is closed or a worker has failed.
-    pub fn work(&self, tools: &Tools<'_>) {
+    /// What one thread does until the queue is closed or one has failed.
+    pub fn work(&self, tools: &Tools<'_>, role: Role) {
         /// Whoever waits must hear of a worker that panicked.
         struct OnPanic<'a>(&'a Queue);
         impl Drop for OnPanic<'_> {
@@ -234,9 +259,17 @@ impl Queue {
         }
         let _on_panic = OnPanic(self);
         loop {
-            let result = match self.next(tools.model) {
+            let result = match self.next(tools.model, role) {
                 Step::Tokenise(jobs) => self.tokenise(tools, jobs),
-                Step::Encode(batch) => self.encode(tools, batch),
+                Step::Encode(batch) => self.encode(tools, batch).and_then(|encoded| match role {
+                    Role::Worker => self.keep(tools, encoded),
+                    Role::Device => {
+                        self.lock().encoded.push_back(encoded);
+                        self.work.notify_all();
+                        Ok(())
+                    }
+                }),
+                Step::Keep(encoded) => self.keep(tools, encoded),
                 Step::Stop => return,
             };
             if let Err(error) = result {
@@ -246,25 +279,41 @@ impl Queue {
         }
     }
 
-    fn next(&self, model: &Model) -> Step {
+    fn next(&self, model: &Model, role: Role) -> Step {
+        let encoder = &model.encoder;
+        let (tokens, lanes) = (encoder.tokens_per_batch(), encoder.batches_at_once());
         let mut state = self.lock();
         loop {
             if state.closed || state.failed.is_some() {
                 return Step::Stop;
             }
-            // A device that could compute must not wait for whoever tokenises what comes after.
-            let (encoder, texts) = (&model.encoder, state.window.texts());
-            let is_full = state.window.tokens() >= encoder.tokens_per_batch();
-            if encoder.is_fed_first() && is_full && state.encoding < encoder.batches_at_once() {
-                return Self::batch(&mut state, model);
-            }
+            let texts = state.window.texts();
             let room = MOST_WAITING.saturating_sub(texts);
-            if room > 0 && !state.waiting.is_empty() {
-                let count = AT_A_TIME.min(room).min(state.waiting.len());
-                return Step::Tokenise(state.waiting.drain(..count).collect());
-            }
-            if texts > 0 && state.encoding < encoder.batches_at_once() {
-                return Self::batch(&mut state, model);
+            let has_more = room > 0 && !state.waiting.is_empty();
+            let step = match role {
+                Role::Device => {
+                    let is_full = state.window.tokens() >= tokens;
+                    // What has no successor goes as it is.
+                    let is_last = texts > 0 && !has_more && state.tokenising == 0;
+                    let is_kept_up_with = state.encoded.len() < 2 * lanes;
+                    ((is_full || is_last) && is_kept_up_with)
+                        .then(|| Self::batch(&mut state, tokens))
+                }
+                Role::Worker => match state.encoded.pop_front() {
+                    Some(encoded) => Some(Step::Keep(encoded)),
+                    None if has_more => {
+                        state.tokenising += 1;
+                        let count = AT_A_TIME.min(room).min(state.waiting.len());
+                        Some(Step::Tokenise(state.waiting.drain(..count).collect()))
+                    }
+                    None => {
+                        let encodes = !encoder.computes_elsewhere() && state.encoding < lanes;
+                        (texts > 0 && encodes).then(|| Self::batch(&mut state, tokens))
+                    }
+                },
+            };
+            if let Some(step) = step {
+                return step;
             }
             state = self
                 .work
@@ -273,9 +322,9 @@ impl Queue {
         }
     }
 
-    fn batch(state: &mut State, model: &Model) -> Step {
+    fn batch(state: &mut State, tokens: usize) -> Step {
         state.encoding += 1;
-        Step::Encode(state.window.take(model.encoder.tokens_per_batch()))
+        Step::Encode(state.window.take(tokens))
     }
 
     /// Looks texts up in the cache, and tokenises the others.
@@ -314,6 +363,7 @@ impl Queue {
             });
         }
         let mut state = self.lock();
+        state.tokenising -= 1;
         for text in tokenised {
             state.window.insert(text.tokens.len(), text);
         }
@@ -323,18 +373,12 @@ impl Queue {
         Ok(())
     }
 
-    fn encode(&self, tools: &Tools<'_>, batch: Vec<Tokenised>) -> Result<(), EmbedError> {
-        let dim = tools.store.dim();
+    fn encode(&self, tools: &Tools<'_>, batch: Vec<Tokenised>) -> Result<Encoded, EmbedError> {
         let mut packed = Packed::default();
-        let mut ids = Vec::with_capacity(batch.len());
-        let mut tokens = 0;
         for text in &batch {
-            tokens += text.tokens.len();
-            if packed.push(&text.tokens) {
-                ids.push(text.id);
-            }
+            packed.push(&text.tokens);
         }
-        let mut vectors = Vec::with_capacity(batch.len() * dim);
+        let mut vectors = Vec::with_capacity(batch.len() * tools.store.dim());
         let encoded = timed(&self.done_so_far.encoding, || {
             tools.model.encoder.encode(&packed, &mut vectors)
         });
@@ -342,28 +386,40 @@ impl Queue {
         self.lock().encoding -= 1;
         self.work.notify_one();
         encoded.map_err(|e| EmbedError::Encode(e.to_string()))?;
+        let (texts, numbers) = (packed.texts(), vectors.len());
+        if numbers != texts * tools.store.dim() {
+            let message = format!("{texts} texts were encoded as {numbers} numbers");
+            return Err(EmbedError::Encode(message));
+        }
+        Ok(Encoded { batch, vectors })
+    }
+
+    /// Puts vectors into the store and the cache.
+    fn keep(&self, tools: &Tools<'_>, encoded: Encoded) -> Result<(), EmbedError> {
+        let Encoded { batch, vectors } = encoded;
+        let dim = tools.store.dim();
         timed(&self.done_so_far.keeping, || {
             let mut rows = vectors.chunks_exact(dim);
             // A text of which the tokenizer leaves nothing is like no other text.
             let nothing = vec![0.0; dim];
             for text in &batch {
-                let vector = match text.tokens.is_empty() {
-                    true => &nothing[..],
-                    false => rows.next().unwrap_or(&nothing),
-                };
+                if text.tokens.is_empty() {
+                    tools.store.write(text.place, &nothing, &text.words)?;
+                    continue;
+                }
+                let vector = rows.next().unwrap_or(&nothing);
                 tools.store.write(text.place, vector, &text.words)?;
-            }
-            if let Some(cache) = tools.cache {
-                for (id, vector) in ids.iter().zip(vectors.chunks_exact(dim)) {
-                    // What went wrong today must not come back tomorrow.
-                    if vector.iter().all(|x| x.is_finite()) {
-                        cache.put(*id, vector);
-                    }
+                // What went wrong today must not come back tomorrow.
+                if let Some(cache) = tools.cache
+                    && vector.iter().all(|x| x.is_finite())
+                {
+                    cache.put(text.id, vector);
                 }
             }
             Ok::<_, EmbedError>(())
         })?;
         let work = &self.done_so_far;
+        let tokens: usize = batch.iter().map(|text| text.tokens.len()).sum();
         work.tokens.fetch_add(tokens as u64, Ordering::Relaxed);
         let likely = batch.iter().map(|text| text.likely_tokens).sum();
         work.likely_tokens.fetch_add(likely, Ordering::Relaxed);

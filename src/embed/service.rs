@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use serde::{Deserialize, Serialize};
 
 use super::cache::{CacheCounts, EmbeddingCache};
-use super::queue::{Job, Queue, Tools};
+use super::queue::{Job, Queue, Role, Tools};
 use super::store::VectorStore;
 use super::{EmbedError, TextRecord, TextRef};
 use crate::model::Model;
@@ -39,6 +39,8 @@ pub struct EmbeddingCounts {
     pub distinct_texts: u64,
     /// Texts encoded.
     pub encoded_texts: u64,
+    /// Of these, texts that the encoder's precision could not hold, encoded at f32 instead.
+    pub made_again: u64,
     /// Tokens encoded, special tokens included.
     pub tokens: u64,
     /// About how many tokens all distinct texts so far have.
@@ -76,6 +78,7 @@ impl EmbeddingCounts {
             texts: of(self.texts, other.texts),
             distinct_texts: of(self.distinct_texts, other.distinct_texts),
             encoded_texts: of(self.encoded_texts, other.encoded_texts),
+            made_again: of(self.made_again, other.made_again),
             tokens: of(self.tokens, other.tokens),
             likely_tokens: of(self.likely_tokens, other.likely_tokens),
             likely_tokens_done: of(self.likely_tokens_done, other.likely_tokens_done),
@@ -104,7 +107,11 @@ struct Shared {
 /// machine. A model may serve several.
 pub struct EmbeddingService {
     shared: Arc<Shared>,
-    workers: Vec<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
+    /// How many of them are workers; the others wait for a device.
+    workers: usize,
+    /// What the model had made again for others.
+    made_again_before: u64,
     known: Mutex<HashMap<TextId, TextRef>>,
     most_known: usize,
     /// Tokens that count of a text at most, see [`EmbeddingCounts::likely_tokens`].
@@ -137,6 +144,7 @@ impl EmbeddingService {
     ) -> Result<Self, EmbedError> {
         let model = model.into();
         let store = VectorStore::create(folder, model.encoder.dim(), memory.keep_texts)?;
+        let made_again_before = model.encoder.made_again();
         let most_tokens = model.tokenizer.max_tokens().unwrap_or(usize::MAX);
         let shared = Arc::new(Shared {
             model,
@@ -146,7 +154,9 @@ impl EmbeddingService {
         });
         let mut service = Self {
             shared,
-            workers: Vec::new(),
+            threads: Vec::new(),
+            workers: threads.max(1),
+            made_again_before,
             known: Mutex::default(),
             most_tokens,
             most_known: (memory.index / BYTES_PER_REMEMBERED_TEXT).max(1024),
@@ -155,19 +165,27 @@ impl EmbeddingService {
             likely_tokens: AtomicU64::new(0),
             forgotten: AtomicU64::new(0),
         };
-        for i in 0..threads.max(1) {
+        let encoder = &service.shared.model.encoder;
+        let of_device = match encoder.computes_elsewhere() {
+            true => encoder.batches_at_once(),
+            false => 0,
+        };
+        let workers = (0..service.workers).map(|i| (Role::Worker, format!("encode-{i}")));
+        let of_device = (0..of_device).map(|i| (Role::Device, format!("device-{i}")));
+        for (role, name) in workers.chain(of_device) {
             let shared = Arc::clone(&service.shared);
-            let worker = std::thread::Builder::new()
-                .name(format!("encode-{i}"))
+            let thread = std::thread::Builder::new()
+                .name(name)
                 .spawn(move || {
-                    shared.queue.work(&Tools {
+                    let tools = Tools {
                         model: &shared.model,
                         store: &shared.store,
                         cache: shared.cache.as_ref(),
-                    });
+                    };
+                    shared.queue.work(&tools, role);
                 })
                 .map_err(|e| EmbedError::Threads(e.to_string()))?;
-            service.workers.push(worker);
+            service.threads.push(thread);
         }
         Ok(service)
     }
@@ -190,24 +208,26 @@ impl EmbeddingService {
     /// Counts so far.
     pub fn counts(&self) -> EmbeddingCounts {
         let work = &self.shared.queue.done_so_far;
-        let lanes = self
-            .workers
-            .len()
-            .min(self.shared.model.encoder.batches_at_once());
+        let encoder = &self.shared.model.encoder;
+        let lanes = match encoder.computes_elsewhere() {
+            true => encoder.batches_at_once(),
+            false => self.workers.min(encoder.batches_at_once()),
+        };
         let seconds =
             |nanos: &AtomicU64, of: usize| nanos.load(Relaxed) as f64 / 1e9 / of.max(1) as f64;
         EmbeddingCounts {
             texts: self.texts.load(Relaxed),
             distinct_texts: self.distinct.load(Relaxed),
             encoded_texts: work.encoded.load(Relaxed),
+            made_again: encoder.made_again().saturating_sub(self.made_again_before),
             tokens: work.tokens.load(Relaxed),
             likely_tokens: self.likely_tokens.load(Relaxed),
             likely_tokens_done: work.likely_tokens.load(Relaxed),
             forgotten: self.forgotten.load(Relaxed),
             embed_seconds: self.shared.queue.busy_seconds(),
             encoding_seconds: seconds(&work.encoding, lanes),
-            tokenising_seconds: seconds(&work.tokenising, self.workers.len()),
-            keeping_seconds: seconds(&work.keeping, self.workers.len()),
+            tokenising_seconds: seconds(&work.tokenising, self.workers),
+            keeping_seconds: seconds(&work.keeping, self.workers),
             cache: self
                 .shared
                 .cache
@@ -330,7 +350,7 @@ impl EmbeddingService {
             let busy = counts.encoding_seconds + counts.tokenising_seconds + counts.keeping_seconds;
             tracing::info!(
                 seconds = (counts.embed_seconds * 10.0).round() / 10.0,
-                threads = self.workers.len(),
+                threads = self.workers,
                 busy = share(busy),
                 encoding = share(counts.encoding_seconds),
                 tokenising = share(counts.tokenising_seconds),
@@ -353,7 +373,7 @@ impl EmbeddingService {
 impl Drop for EmbeddingService {
     fn drop(&mut self) {
         self.shared.queue.close();
-        for worker in self.workers.drain(..) {
+        for worker in self.threads.drain(..) {
             // A worker that panicked has said so to everybody who waited for it.
             let _ = worker.join();
         }

@@ -16,6 +16,8 @@ pub mod candle;
 pub mod cpu;
 #[cfg(any(test, feature = "candle"))]
 mod exact;
+#[cfg(test)]
+mod families;
 pub mod gpu;
 mod pooling;
 mod table;
@@ -163,9 +165,10 @@ pub trait Encoder: Send + Sync {
     /// How many calls of `encode` at the same time make sense.
     fn batches_at_once(&self) -> usize;
 
-    /// Whether a device of its own computes, to which texts of unlike lengths are as welcome as those of like ones: then it
-    /// is fed as soon as a batch is full. Others get batches from as many waiting texts as there can be.
-    fn is_fed_first(&self) -> bool {
+    /// Whether a device of its own computes while whoever calls waits, and texts of unlike lengths are as welcome as those of
+    /// like ones: then threads that do nothing else hand it each batch as soon as it is full. Others get batches from as many
+    /// waiting texts as there can be.
+    fn computes_elsewhere(&self) -> bool {
         false
     }
 

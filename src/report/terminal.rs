@@ -87,6 +87,10 @@ fn write_counts(out: &mut String, s: &Summary) -> std::fmt::Result {
         if s.cached_texts > 0 {
             write!(out, "{} of them cached, ", grouped(s.cached_texts))?;
         }
+        if s.texts_made_again > 0 {
+            let count = grouped(s.texts_made_again);
+            write!(out, "{count} beyond the precision and encoded at f32, ")?;
+        }
         match s.tokens_per_second {
             Some(speed) => writeln!(
                 out,

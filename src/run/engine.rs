@@ -113,11 +113,18 @@ impl EngineRequest {
         };
         if self.gpu_graph == GpuGraph::Packed {
             let exact = matches!(precision, Asked::Cpu(_));
-            if gpu.is_none() || exact {
-                return refuse(
-                    "--gpu-graph packed: it is for --device cuda or metal, at f16; leave one of them out"
-                        .into(),
-                );
+            if exact {
+                return refuse(format!(
+                    "--gpu-graph packed: it computes at f16; leave it or --precision {} out",
+                    self.precision
+                ));
+            }
+            if gpu.is_none() {
+                return refuse(format!(
+                    "--gpu-graph packed: with --device {} this machine and build encode on the CPU, which has no such graph; \
+                     leave it out, or name a GPU",
+                    self.device
+                ));
             }
         }
         match (gpu, precision) {
@@ -353,14 +360,23 @@ fn load_on_gpu(
         Ok(devices)
     };
     let packed = request.gpu_graph == GpuGraph::Packed;
-    match exact {
-        Some(exact) => Ok(Model::load_on_devices(files, &open(exact)?, packed)?),
+    let model = match exact {
+        Some(exact) => Model::load_on_devices(files, &open(exact)?, packed)?,
         None => {
             let (fast, exact) = (open(false)?, open(true)?);
-            Ok(crate::model::load_fastest_on_devices(
-                files, &fast, &exact, packed,
-            )?)
+            crate::model::load_fastest_on_devices(files, &fast, &exact, packed)?
         }
+    };
+    let idle = match (packed, exact) {
+        (true, _) => Some("--gpu-graph packed"),
+        (false, Some(false)) => Some("--precision f16"),
+        _ => None,
+    };
+    match idle.filter(|_| model.is_table) {
+        Some(flag) => Err(RunError::Request(format!(
+            "{flag}: a static table is added up at f32 on the CPU; leave it out"
+        ))),
+        None => Ok(model),
     }
 }
 

@@ -60,6 +60,7 @@ pub(super) fn summarise(
         texts: embedding.texts,
         distinct_texts: embedding.distinct_texts,
         cached_texts: embedding.cache.found,
+        texts_made_again: embedding.made_again,
         dedup_share: share(
             embedding.texts.saturating_sub(embedding.distinct_texts),
             embedding.texts,

@@ -96,6 +96,9 @@ pub struct Summary {
     pub distinct_texts: u64,
     /// Distinct texts whose vector was kept from an earlier run.
     pub cached_texts: u64,
+    /// Texts that the encoder's precision could not hold, encoded at f32 instead.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub texts_made_again: u64,
     /// Share of texts that did not have to be embedded again.
     pub dedup_share: Option<f64>,
     /// Tokens encoded.

@@ -23,6 +23,7 @@ mod compared_runs;
 mod comparisons;
 mod damaged_formats;
 mod delta_tables;
+mod device_threads;
 mod exports;
 mod formats;
 mod formats_elsewhere;

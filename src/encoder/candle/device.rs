@@ -85,6 +85,15 @@ impl CandleDevice {
         }
     }
 
+    /// The CPU, at f16: a GPU's numbers, for tests.
+    #[cfg(test)]
+    pub(crate) fn cpu_at_f16() -> Self {
+        Self {
+            dtype: DType::F16,
+            ..Self::cpu()
+        }
+    }
+
     /// The CUDA device of this number, at f16, or at f32 if `exact`. It has a stream of its own.
     ///
     /// # Errors
@@ -116,9 +125,18 @@ impl CandleDevice {
     /// # Errors
     /// If this build has no Metal or the machine has no such device.
     pub fn metal(number: usize, exact: bool) -> std::result::Result<Self, EncodeError> {
-        let device = Device::new_metal(number).map_err(failed)?;
-        let name = format!("metal:{number}");
-        Ok(Self::gpu(device, exact, name, String::new(), number))
+        // A machine without Metal is a panic of candle's.
+        let device = std::panic::catch_unwind(|| Device::new_metal(number));
+        let device = device.map_err(|_| {
+            EncodeError::Device(format!("this machine has no Metal device {number}"))
+        })?;
+        let device = device.map_err(failed)?;
+        let kind = kind_of(&device);
+        let name = match kind.is_empty() {
+            true => format!("metal:{number}"),
+            false => format!("metal ({kind})"),
+        };
+        Ok(Self::gpu(device, exact, name, kind, number))
     }
 
     /// The same device for one more lane: nothing that computes is shared with this one.
@@ -241,16 +259,14 @@ impl CandleDevice {
 }
 
 /// Which GPU it is: another one may round otherwise.
-#[cfg(feature = "cuda")]
 fn kind_of(device: &Device) -> String {
-    let cuda = device.as_cuda_device().ok();
-    let name = cuda.and_then(|cuda| cuda.cuda_stream().context().name().ok());
-    name.unwrap_or_default()
-}
-
-#[cfg(not(feature = "cuda"))]
-fn kind_of(_: &Device) -> String {
-    String::new()
+    match device {
+        #[cfg(feature = "cuda")]
+        Device::Cuda(cuda) => cuda.cuda_stream().context().name().unwrap_or_default(),
+        #[cfg(feature = "metal")]
+        Device::Metal(metal) => metal.metal_device().architecture_name(),
+        _ => String::new(),
+    }
 }
 
 #[cfg(feature = "cuda")]
@@ -348,7 +364,10 @@ pub(crate) fn is_out_of_memory(message: &str) -> bool {
         "out of memory",
         "out_of_memory",
         "alloc_failed",
-        "failed to allocate",
+        // Metal's, and those of candle for it.
+        "insufficient memory",
+        "outofmemory",
+        "failed to create metal resource",
     ]
     .iter()
     .any(|words| message.contains(words))

@@ -112,8 +112,8 @@ impl Encoder for Lanes {
         all.map(|lane| lane.made_again()).sum()
     }
 
-    fn is_fed_first(&self) -> bool {
-        self.first.is_fed_first()
+    fn computes_elsewhere(&self) -> bool {
+        self.first.computes_elsewhere()
     }
 
     fn precision(&self) -> &'static str {

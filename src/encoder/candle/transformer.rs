@@ -9,8 +9,11 @@ mod attention;
 mod packed;
 mod padded;
 mod rows;
+#[cfg(test)]
+mod tests;
 mod text_head;
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use candle_core::{DType, Result, Tensor};
@@ -67,6 +70,8 @@ pub struct CandleTransformer {
     turns: Vec<(Turn, Tensor, Tensor)>,
     /// (heads, 2 * positions - 1) on the host.
     offset_bias: Option<Vec<f32>>,
+    /// What masks and offsets add to scores, as far as it is kept, see `added`.
+    added: Mutex<Option<Vec<(Mask, Option<Tensor>)>>>,
     layers: Vec<DeviceLayer>,
     last_norm: Option<Norm>,
     dense: Vec<(CandleLinear, Activation)>,
@@ -155,6 +160,7 @@ impl CandleTransformer {
                 positions: positions.transpose()?,
                 turns,
                 offset_bias: weights.offset_bias,
+                added: Mutex::default(),
                 layers,
                 dense: weights.dense,
                 dim: shape.hidden,
@@ -178,13 +184,23 @@ impl CandleTransformer {
         build().map_err(failed)
     }
 
+    /// Vectors of the texts of a pass on the host.
+    fn values(&self, rows: &Rows<'_>) -> Result<Vec<Vec<f32>>> {
+        let vectors = self.forward(rows)?;
+        // Metal tells of what failed on the way to whoever waits for all of it, and to nobody else.
+        self.device.device.synchronize()?;
+        vectors.to_vec2::<f32>()
+    }
+
     /// A pass says how wide vectors are, that the device works, and how many rows it has room for: all passes are as large.
     fn first_packed_pass(&mut self, most: usize) -> Result<usize> {
         let mut rows = most.max(self.shape.positions);
+        let longest = vec![0; self.shape.positions];
         loop {
-            let made = self.forward(&Rows::packed(&[&[0]], rows));
+            let texts = vec![&longest[..]; rows / longest.len().max(1)];
+            let made = self.values(&Rows::packed(&texts, rows));
             let half = rows / 2;
-            match made.and_then(|vectors| vectors.dim(1)) {
+            match made.map(|vectors| vectors.first().map_or(0, Vec::len)) {
                 Err(error) if is_out_of_memory(&said(&error)) && half >= self.shape.positions => {
                     tracing::warn!(
                         tokens = half,
@@ -276,13 +292,18 @@ impl CandleTransformer {
                 true => Rows::packed(rest, budget),
                 false => Rows::padded(rest, budget),
             };
-            let vectors = self.forward(&rows).and_then(|v| v.to_vec2::<f32>());
-            match vectors {
+            match self.values(&rows) {
                 Ok(vectors) => done.extend(vectors),
                 Err(error) => {
                     let message = said(&error);
-                    if self.packed || !is_out_of_memory(&message) || budget <= LEAST_TOKENS {
+                    if !is_out_of_memory(&message) || budget <= LEAST_TOKENS {
                         return Err(EncodeError::Device(message));
+                    }
+                    if self.packed {
+                        // Slots of another size may round otherwise.
+                        return Err(EncodeError::Device(format!(
+                            "{message}; run it again when less is running there, or with --gpu-graph padded"
+                        )));
                     }
                     // Another call may have halved it already.
                     let half = budget / 2;
@@ -365,24 +386,5 @@ impl Encoder for CandleTransformer {
 
     fn revision(&self) -> u32 {
         super::REVISION
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_for_too_little_memory_are_known() {
-        for message in [
-            "DriverError(CUDA_ERROR_OUT_OF_MEMORY, \"out of memory\")",
-            "CUBLAS_STATUS_ALLOC_FAILED",
-            "Failed to allocate buffer",
-        ] {
-            assert!(is_out_of_memory(message), "{message}");
-        }
-        assert!(!is_out_of_memory(
-            "an illegal memory access was encountered"
-        ));
     }
 }

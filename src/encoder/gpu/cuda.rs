@@ -225,7 +225,7 @@ impl Encoder for CudaTransformer {
         self.made_again.load(Relaxed)
     }
 
-    fn is_fed_first(&self) -> bool {
+    fn computes_elsewhere(&self) -> bool {
         true
     }
 

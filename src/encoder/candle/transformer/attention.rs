@@ -1,5 +1,7 @@
 //! Attention: what both graphs share, and what all layers of a pass do.
 
+use std::sync::PoisonError;
+
 use candle_core::{Result, Tensor};
 
 use super::rows::Rows;
@@ -9,6 +11,9 @@ use crate::candle::device::ONES;
 
 /// Added to the scores of places that get no attention: softmax makes 0 of it, also in f16.
 const UNSEEN: f32 = -30_000.0;
+
+/// What is added to scores of texts of at most so many tokens is made once: it is more than all other work of the host.
+const MOST_KEPT: usize = 512;
 
 /// What all layers of a pass share.
 pub(super) struct Pass<'r, 't> {
@@ -71,15 +76,33 @@ impl CandleTransformer {
         })
     }
 
-    /// What masks and offsets add to the scores of texts of at most `longest` tokens.
+    /// What masks and offsets add to the scores of texts of `longest` tokens: a part of what is kept, or made for this pass.
     fn added(&self, longest: usize) -> Result<Vec<(Mask, Option<Tensor>)>> {
+        let most = self.shape.positions.min(MOST_KEPT);
+        if longest > most {
+            return self.make_added(longest);
+        }
+        let mut kept = self.added.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.is_none() {
+            *kept = Some(self.make_added(most)?);
+        }
+        let part = |(mask, whole): &(Mask, Option<Tensor>)| {
+            let part = whole.as_ref().map(|whole| {
+                let part = whole.narrow(2, 0, longest)?;
+                part.narrow(3, 0, longest)
+            });
+            Ok((*mask, part.transpose()?))
+        };
+        kept.iter().flatten().map(part).collect()
+    }
+
+    fn make_added(&self, longest: usize) -> Result<Vec<(Mask, Option<Tensor>)>> {
         let mut added: Vec<(Mask, Option<Tensor>)> = Vec::new();
         for mask in self.layers.iter().map(|layer| layer.mask) {
             if added.iter().any(|(known, _)| *known == mask) {
                 continue;
             }
-            let is_known_by_name = mask == Mask::Causal && self.is_fused();
-            if self.offset_bias.is_none() && (mask == Mask::All || is_known_by_name) {
+            if self.offset_bias.is_none() && mask == Mask::All {
                 added.push((mask, None));
                 continue;
             }

@@ -7,7 +7,7 @@ use candle_nn::rotary_emb::rope_thd;
 
 use super::rows::{Group, Rows};
 use super::{CandleTransformer, DeviceLayer, QueryKeyValue};
-use crate::{Mask, TransformerShape};
+use crate::TransformerShape;
 
 /// Sizes of heads that the fused attention of Metal has kernels for.
 const FUSED: [usize; 7] = [32, 64, 72, 80, 96, 128, 256];
@@ -34,9 +34,7 @@ impl Heads {
 impl CandleTransformer {
     /// Whether attention is one operation of the device.
     pub(super) fn is_fused(&self) -> bool {
-        self.packed
-            && matches!(self.device.device, Device::Metal(_))
-            && FUSED.contains(&self.shape.head_size)
+        matches!(self.device.device, Device::Metal(_)) && FUSED.contains(&self.shape.head_size)
     }
 
     /// What the heads of each group's tokens gather: (tokens, heads and size).
@@ -88,18 +86,14 @@ impl CandleTransformer {
             all,
         };
         let of_group = |group: &Group<'_>| -> Result<Tensor> {
-            let added = added.map(|added| of_length(added, group)).transpose()?;
             let (query, key, value) = (query.of(group)?, key.of(group)?, value.of(group)?);
-            let scale = 1.0 / (size as f32).sqrt();
+            let scores = (group.texts.len(), heads, group.longest, group.longest);
+            let mask = added.map(|added| of_length(added, group)?.broadcast_as(scores));
+            let mask = mask.transpose()?;
             // The fused kernel for one query knows no mask; of one token nothing is to be masked either.
             let gathered = match self.is_fused() && group.longest > 1 {
-                true => {
-                    let by_name = layer.mask == Mask::Causal && added.is_none();
-                    let size = (group.texts.len(), heads, group.longest, group.longest);
-                    let mask = added.map(|added| added.broadcast_as(size)).transpose()?;
-                    sdpa(&query, &key, &value, mask.as_ref(), by_name, scale, 1.0)?
-                }
-                false => composed(&query, &key, &value, added.as_ref(), f64::from(scale))?,
+                true => fused(&query, &key, &value, mask.as_ref())?,
+                false => composed(&query, &key, &value, mask.as_ref())?,
             };
             gathered
                 .transpose(1, 2)?
@@ -118,15 +112,31 @@ fn of_length(added: &Tensor, group: &Group<'_>) -> Result<Tensor> {
         .narrow(3, 0, group.longest)
 }
 
-/// softmax(query key^T scale + added) value of tensors (texts, heads, tokens, size), of which keys and values may have fewer
-/// heads: what the fused attention computes.
-fn composed(
-    query: &Tensor,
-    key: &Tensor,
-    value: &Tensor,
-    added: Option<&Tensor>,
-    scale: f64,
-) -> Result<Tensor> {
+/// What scores are multiplied by.
+fn scale(query: &Tensor) -> Result<f64> {
+    Ok(1.0 / (query.dim(3)? as f64).sqrt())
+}
+
+/// Attention as one operation. Masks are always given: told by name that they are causal, the kernel for heads of 128 and more
+/// reads keys and values behind the text, where a number that is none would become part of the sum.
+fn fused(query: &Tensor, key: &Tensor, value: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
+    mask.map_or(Ok(()), is_as_fused_reads_it)?;
+    sdpa(query, key, value, mask, false, scale(query)? as f32, 1.0)
+}
+
+/// The kernel knows no offset of a mask, and takes its last stride for 1.
+fn is_as_fused_reads_it(mask: &Tensor) -> Result<()> {
+    let layout = mask.layout();
+    match layout.start_offset() == 0 && layout.stride().last() == Some(&1) {
+        true => Ok(()),
+        false => candle_core::bail!("a mask that the fused attention can't read: {layout:?}"),
+    }
+}
+
+/// softmax(query key^T scale + mask) value of tensors (texts, heads, tokens, size), of which keys and values may have fewer
+/// heads: what [`fused`] computes, for devices and sizes of heads that it has no kernel for.
+fn composed(query: &Tensor, key: &Tensor, value: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
+    mask.map_or(Ok(()), is_as_fused_reads_it)?;
     let (texts, heads, tokens, size) = query.dims4()?;
     let key_heads = key.dim(1)?;
     let for_all = |x: &Tensor| {
@@ -136,10 +146,10 @@ fn composed(
             .contiguous()
     };
     // Scaled before the product, so that scores stay within the range of f16.
-    let query = (query.contiguous()? * scale)?;
+    let query = (query.contiguous()? * scale(query)?)?;
     let mut scores = query.matmul(&for_all(key)?.t()?)?;
-    if let Some(added) = added {
-        scores = scores.broadcast_add(added)?;
+    if let Some(mask) = mask {
+        scores = (scores + mask)?;
     }
     softmax_last_dim(&scores)?.matmul(&for_all(value)?)
 }
@@ -160,8 +170,10 @@ mod tests {
         };
         let mask = of_length(&whole, &group).unwrap();
         let mask = mask.broadcast_as((4, 2, 3, 3)).unwrap();
-        assert_eq!(mask.layout().start_offset(), 0);
         assert_eq!(mask.stride(), [0, 25, 5, 1]);
+        is_as_fused_reads_it(&mask).unwrap();
+        is_as_fused_reads_it(&mask.narrow(1, 1, 1).unwrap()).unwrap_err();
+        is_as_fused_reads_it(&mask.t().unwrap()).unwrap_err();
         let of_second = mask.get(3).unwrap().get(1).unwrap();
         let expected = [[25., 26., 27.], [30., 31., 32.], [35., 36., 37.]];
         assert_eq!(of_second.to_vec2::<f32>().unwrap(), expected);

@@ -1,39 +1,11 @@
 //! The plan, carried out step by step, against the packed encoder: for all that families differ in.
 
-mod families;
 mod interpreter;
 
-use self::families::{Chance, bert, families};
 use self::interpreter::by_plan;
 use super::*;
+use crate::families::{bert, families, least_cosine, texts};
 use crate::{Encoder, Packed};
-
-fn texts() -> Vec<Vec<u32>> {
-    let mut chance = Chance(7_777_777_777);
-    let lengths = [1, 2, 5, 16, 17, 33, 80, 3];
-    let text = |tokens: usize| {
-        (0..tokens)
-            .map(|_| (chance.next().abs() * 89.0) as u32)
-            .collect()
-    };
-    lengths.map(text).to_vec()
-}
-
-/// The least cosine of vectors of equal texts.
-fn least_cosine(a: &[f32], b: &[f32], dim: usize) -> f64 {
-    assert_eq!(a.len(), b.len());
-    let pairs = a.chunks_exact(dim).zip(b.chunks_exact(dim));
-    let cosines = pairs.map(|(a, b)| {
-        let dot = |a: &[f32], b: &[f32]| -> f64 {
-            a.iter()
-                .zip(b)
-                .map(|(x, y)| f64::from(*x) * f64::from(*y))
-                .sum()
-        };
-        dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
-    });
-    cosines.fold(1.0, f64::min)
-}
 
 #[test]
 fn plans_of_all_families_come_to_the_vectors_of_the_packed_encoder() {

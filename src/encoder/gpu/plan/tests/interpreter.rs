@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use half::f16;
 
-use super::families::{Family, Raw};
 use crate::block::Turns;
+use crate::families::{Family, Raw};
 use crate::gpu::plan::*;
 use crate::gpu::{Filled, Slot};
 use crate::{Activation, Norm, NormKind, TransformerWeights, pool};

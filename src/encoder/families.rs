@@ -7,10 +7,10 @@ use crate::{
 };
 
 /// A linear layer as it comes: (outputs, inputs), and a bias.
-pub(super) type Raw = (Vec<f32>, Vec<f32>);
+pub(crate) type Raw = (Vec<f32>, Vec<f32>);
 
 /// Numbers that look random, around 0.
-pub(super) struct Chance(pub u64);
+pub(crate) struct Chance(pub u64);
 
 impl Chance {
     pub fn next(&mut self) -> f32 {
@@ -41,7 +41,7 @@ impl Chance {
 
 /// What a family has.
 #[derive(Clone, Copy)]
-pub(super) struct Family {
+pub(crate) struct Family {
     pub shape: TransformerShape,
     pub positions: bool,
     pub offsets: bool,
@@ -60,7 +60,7 @@ const HEAD: TextHead = TextHead {
     normalise: true,
 };
 
-pub(super) fn bert() -> Family {
+pub(crate) fn bert() -> Family {
     Family {
         shape: TransformerShape::of_bert(64, 2, 90, 80),
         positions: true,
@@ -74,7 +74,7 @@ pub(super) fn bert() -> Family {
     }
 }
 
-pub(super) fn families() -> Vec<(&'static str, Family)> {
+pub(crate) fn families() -> Vec<(&'static str, Family)> {
     let bert = bert();
     let with = |change: &dyn Fn(&mut Family)| {
         let mut family = bert;
@@ -227,4 +227,35 @@ impl Family {
         };
         CpuTransformer::new(level, Precision::F32, self.shape, weights, self.head)
     }
+}
+
+/// Texts of lengths around the sizes of tiles.
+pub(crate) fn texts() -> Vec<Vec<u32>> {
+    let mut chance = Chance(7_777_777_777);
+    let lengths = [1, 2, 5, 16, 17, 33, 80, 3];
+    let text = |tokens: usize| {
+        (0..tokens)
+            .map(|_| (chance.next().abs() * 89.0) as u32)
+            .collect()
+    };
+    lengths.map(text).to_vec()
+}
+
+/// The least cosine of vectors of equal texts.
+pub(crate) fn least_cosine(a: &[f32], b: &[f32], dim: usize) -> f64 {
+    assert_eq!(a.len(), b.len());
+    let pairs = a.chunks_exact(dim).zip(b.chunks_exact(dim));
+    let cosines = pairs.map(|(a, b)| {
+        let dot = |a: &[f32], b: &[f32]| -> f64 {
+            a.iter()
+                .zip(b)
+                .map(|(x, y)| f64::from(*x) * f64::from(*y))
+                .sum()
+        };
+        dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
+    });
+    cosines.fold(1.0, |least, cosine| {
+        assert!(cosine.is_finite());
+        f64::min(least, cosine)
+    })
 }
