@@ -199,10 +199,18 @@ impl BallistaExchange {
 fn told(error: &str) -> String {
     let mut told = error.trim();
     // The innermost words are ours: quoted as Rust's debug output quotes a text, or behind a name.
-    if let Some((_, quoted)) = told.split_once("DataFusionError(")
-        && let Some((_, quoted)) = quoted.split_once("(\"")
-    {
-        return unquoted(quoted);
+    if let Some((_, named)) = told.split_once("DataFusionError(") {
+        // A task that was tried several times is quoted as a whole.
+        let whole = match named.contains("\\\"") && !named.contains("(\"") {
+            true => unquoted(named),
+            false => named.to_owned(),
+        };
+        let quoted = ["(\"", "error: \""]
+            .iter()
+            .filter_map(|before| whole.split_once(before));
+        if let Some((_, quoted)) = quoted.min_by_key(|(named, _)| named.len()) {
+            return unquoted(quoted);
+        }
     }
     for before in ["Execution error: ", "External error: ", "IO error: "] {
         if let Some(at) = told.rfind(before) {
@@ -271,6 +279,14 @@ mod tests {
              DataFusionError(Shared(Execution({words:?})))\n"
         );
         assert_eq!(told(&from_ballista), words);
+        let of_a_disk = std::io::Error::other(words);
+        let of_a_disk = format!("DataFusionError(IoError({of_a_disk:?}))");
+        let once = format!("Task failed due to IO error: {of_a_disk}");
+        assert_eq!(told(&once), words);
+        let four_times = format!(
+            "Job failed due to stage 2 failed: Task 1 failed 4 times, most recent failure reason: {once:?}\n"
+        );
+        assert_eq!(told(&four_times), words);
         assert_eq!(told("Arrow: Execution error: no room"), "no room");
         assert_eq!(told("the job is gone\n"), "the job is gone");
     }

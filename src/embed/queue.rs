@@ -5,8 +5,8 @@
 //! while the window has room it tokenises, else it encodes. So the window from which batches are packed is as
 //! large as the callers are ahead, and a worker waits only when there is nothing to do at all.
 //!
-//! Where a device computes, threads of its own hand it one full batch after the other and do nothing else; workers tokenise and
-//! keep, so that neither the device nor a core waits for the other.
+//! An encoder may have threads of its own: they hand it one full batch after the other and do nothing else, while workers
+//! tokenise and keep. So neither a device nor a core waits for the other.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -103,6 +103,8 @@ struct Busy {
 #[derive(Debug, Default)]
 pub(super) struct Work {
     pub encoded: AtomicU64,
+    /// Of these, those that the encoder made again at f32.
+    pub made_again: AtomicU64,
     /// Of the texts that have their vector, encoded or kept: about how many tokens they have.
     pub likely_tokens: AtomicU64,
     pub tokens: AtomicU64,
@@ -295,7 +297,7 @@ impl Queue {
                     let is_full = state.window.tokens() >= tokens;
                     // What has no successor goes as it is.
                     let is_last = texts > 0 && !has_more && state.tokenising == 0;
-                    let is_kept_up_with = state.encoded.len() < 2 * lanes;
+                    let is_kept_up_with = state.encoded.len() < lanes;
                     ((is_full || is_last) && is_kept_up_with)
                         .then(|| Self::batch(&mut state, tokens))
                 }
@@ -307,7 +309,7 @@ impl Queue {
                         Some(Step::Tokenise(state.waiting.drain(..count).collect()))
                     }
                     None => {
-                        let encodes = !encoder.computes_elsewhere() && state.encoding < lanes;
+                        let encodes = !encoder.has_threads_of_its_own() && state.encoding < lanes;
                         (texts > 0 && encodes).then(|| Self::batch(&mut state, tokens))
                     }
                 },
@@ -385,7 +387,10 @@ impl Queue {
         // The next batch need not wait until this one is kept.
         self.lock().encoding -= 1;
         self.work.notify_one();
-        encoded.map_err(|e| EmbedError::Encode(e.to_string()))?;
+        let made_again = encoded.map_err(|e| EmbedError::Encode(e.to_string()))?;
+        self.done_so_far
+            .made_again
+            .fetch_add(made_again as u64, Ordering::Relaxed);
         let (texts, numbers) = (packed.texts(), vectors.len());
         if numbers != texts * tools.store.dim() {
             let message = format!("{texts} texts were encoded as {numbers} numbers");

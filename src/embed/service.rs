@@ -23,7 +23,7 @@ const BYTES_PER_REMEMBERED_TEXT: usize = 64;
 pub struct EmbeddingMemory {
     /// For remembering which texts were seen.
     pub index: usize,
-    /// For texts that wait to be encoded.
+    /// For texts that wait to be encoded. Not counted: vectors on their way from a device, up to two batches a lane.
     pub queue: usize,
     /// Whether texts are kept on disk beside their vectors, to be read again.
     pub keep_texts: bool,
@@ -52,7 +52,8 @@ pub struct EmbeddingCounts {
     pub forgotten: u64,
     /// Seconds in which any text was on its way to its vector.
     pub embed_seconds: f64,
-    /// Of these, seconds of an average worker: encoding, tokenising (and looking up), keeping.
+    /// Of these, seconds of an average worker: encoding, tokenising (and looking up), keeping. Where an encoder has threads
+    /// of its own, encoding is of an average one of those, and goes on beside the rest.
     pub encoding_seconds: f64,
     /// See `encoding_seconds`.
     pub tokenising_seconds: f64,
@@ -110,8 +111,6 @@ pub struct EmbeddingService {
     threads: Vec<JoinHandle<()>>,
     /// How many of them are workers; the others wait for a device.
     workers: usize,
-    /// What the model had made again for others.
-    made_again_before: u64,
     known: Mutex<HashMap<TextId, TextRef>>,
     most_known: usize,
     /// Tokens that count of a text at most, see [`EmbeddingCounts::likely_tokens`].
@@ -131,7 +130,7 @@ impl std::fmt::Debug for EmbeddingService {
 }
 
 impl EmbeddingService {
-    /// A service that encodes on `threads` threads and keeps the run's vectors in a file in `folder`.
+    /// A service that works on `threads` threads, beside those that an encoder wants for itself, and keeps the run's vectors in a file in `folder`.
     ///
     /// # Errors
     /// [`EmbedError`] if the file or the threads can't be made.
@@ -144,7 +143,6 @@ impl EmbeddingService {
     ) -> Result<Self, EmbedError> {
         let model = model.into();
         let store = VectorStore::create(folder, model.encoder.dim(), memory.keep_texts)?;
-        let made_again_before = model.encoder.made_again();
         let most_tokens = model.tokenizer.max_tokens().unwrap_or(usize::MAX);
         let shared = Arc::new(Shared {
             model,
@@ -156,7 +154,6 @@ impl EmbeddingService {
             shared,
             threads: Vec::new(),
             workers: threads.max(1),
-            made_again_before,
             known: Mutex::default(),
             most_tokens,
             most_known: (memory.index / BYTES_PER_REMEMBERED_TEXT).max(1024),
@@ -166,7 +163,7 @@ impl EmbeddingService {
             forgotten: AtomicU64::new(0),
         };
         let encoder = &service.shared.model.encoder;
-        let of_device = match encoder.computes_elsewhere() {
+        let of_device = match encoder.has_threads_of_its_own() {
             true => encoder.batches_at_once(),
             false => 0,
         };
@@ -209,7 +206,7 @@ impl EmbeddingService {
     pub fn counts(&self) -> EmbeddingCounts {
         let work = &self.shared.queue.done_so_far;
         let encoder = &self.shared.model.encoder;
-        let lanes = match encoder.computes_elsewhere() {
+        let lanes = match encoder.has_threads_of_its_own() {
             true => encoder.batches_at_once(),
             false => self.workers.min(encoder.batches_at_once()),
         };
@@ -219,7 +216,7 @@ impl EmbeddingService {
             texts: self.texts.load(Relaxed),
             distinct_texts: self.distinct.load(Relaxed),
             encoded_texts: work.encoded.load(Relaxed),
-            made_again: encoder.made_again().saturating_sub(self.made_again_before),
+            made_again: work.made_again.load(Relaxed),
             tokens: work.tokens.load(Relaxed),
             likely_tokens: self.likely_tokens.load(Relaxed),
             likely_tokens_done: work.likely_tokens.load(Relaxed),
@@ -347,7 +344,11 @@ impl EmbeddingService {
         let counts = self.counts();
         if counts.embed_seconds > 0.0 {
             let share = |seconds: f64| format!("{:.1} %", 100.0 * seconds / counts.embed_seconds);
-            let busy = counts.encoding_seconds + counts.tokenising_seconds + counts.keeping_seconds;
+            let encoding = match self.shared.model.encoder.has_threads_of_its_own() {
+                true => 0.0,
+                false => counts.encoding_seconds,
+            };
+            let busy = encoding + counts.tokenising_seconds + counts.keeping_seconds;
             tracing::info!(
                 seconds = (counts.embed_seconds * 10.0).round() / 10.0,
                 threads = self.workers,

@@ -17,7 +17,7 @@ pub(crate) fn again_at_f32(
     dim: usize,
     vectors: &mut [f32],
     exact: &Exact,
-) -> Result<u64, EncodeError> {
+) -> Result<usize, EncodeError> {
     let lost: Vec<usize> = vectors
         .chunks_exact(dim)
         .enumerate()
@@ -39,7 +39,7 @@ pub(crate) fn again_at_f32(
         exact.encode(&packed, &mut again)?;
         vectors[text * dim..][..dim].copy_from_slice(&again);
     }
-    Ok(count as u64)
+    Ok(count)
 }
 
 #[cfg(test)]
@@ -54,11 +54,11 @@ mod tests {
             2
         }
 
-        fn encode(&self, batch: &Packed, out: &mut Vec<f32>) -> Result<(), EncodeError> {
+        fn encode(&self, batch: &Packed, out: &mut Vec<f32>) -> Result<usize, EncodeError> {
             batch
                 .spans()
                 .for_each(|span| out.extend([span.len() as f32; 2]));
-            Ok(())
+            Ok(0)
         }
 
         fn tokens_per_batch(&self) -> usize {

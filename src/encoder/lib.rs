@@ -153,11 +153,12 @@ pub trait Encoder: Send + Sync {
     /// Components of a vector.
     fn dim(&self) -> usize;
 
-    /// Appends one vector a text to `out`, in packed order.
+    /// Appends one vector a text to `out`, in packed order. Returns how many of the texts this encoder could not hold at its
+    /// precision, and encoded at f32 instead.
     ///
     /// # Errors
     /// [`EncodeError`] if the batch does not fit the model; `out` is then unchanged.
-    fn encode(&self, batch: &Packed, out: &mut Vec<f32>) -> Result<(), EncodeError>;
+    fn encode(&self, batch: &Packed, out: &mut Vec<f32>) -> Result<usize, EncodeError>;
 
     /// Tokens that a batch should have: enough work to be efficient, not so much that threads wait for the last one.
     fn tokens_per_batch(&self) -> usize;
@@ -165,16 +166,11 @@ pub trait Encoder: Send + Sync {
     /// How many calls of `encode` at the same time make sense.
     fn batches_at_once(&self) -> usize;
 
-    /// Whether a device of its own computes while whoever calls waits, and texts of unlike lengths are as welcome as those of
-    /// like ones: then threads that do nothing else hand it each batch as soon as it is full. Others get batches from as many
-    /// waiting texts as there can be.
-    fn computes_elsewhere(&self) -> bool {
+    /// Whether threads that do nothing else hand it each batch as soon as it is full: for a device that computes while whoever
+    /// calls waits, and to which texts of unlike lengths are as welcome as those of like ones. Others get batches from as
+    /// many waiting texts as there can be, of the threads that tokenise too.
+    fn has_threads_of_its_own(&self) -> bool {
         false
-    }
-
-    /// Texts so far that this encoder could not hold at its precision, and encoded at f32 instead.
-    fn made_again(&self) -> u64 {
-        0
     }
 
     /// What it computes in, for files: `f32`, `bf16`, `int8` or `f16`.

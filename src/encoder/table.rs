@@ -87,7 +87,7 @@ impl Encoder for Table {
         self.keep.map_or(self.stored, |keep| keep.min(self.stored))
     }
 
-    fn encode(&self, batch: &Packed, out: &mut Vec<f32>) -> Result<(), EncodeError> {
+    fn encode(&self, batch: &Packed, out: &mut Vec<f32>) -> Result<usize, EncodeError> {
         let vocabulary = self.vocabulary();
         if let Some(&id) = batch.ids().iter().find(|&&id| id as usize >= vocabulary) {
             return Err(EncodeError::TokenOutOfVocabulary { id, vocabulary });
@@ -107,7 +107,7 @@ impl Encoder for Table {
                 normalise(vector);
             }
         }
-        Ok(())
+        Ok(0)
     }
 
     fn tokens_per_batch(&self) -> usize {

@@ -29,7 +29,7 @@ pub(super) fn pair_agreement(first: &Model, second: &Model) -> Result<Agreement,
         // The first pass makes room.
         vectors(model, &texts)?;
         let started = Instant::now();
-        let vectors = vectors(model, &texts)?;
+        let (vectors, _) = vectors(model, &texts)?;
         let seconds = started.elapsed().as_secs_f64();
         let mut similar = Vec::new();
         for (at, a) in vectors.iter().enumerate() {
@@ -53,26 +53,25 @@ fn with_halves(text: &str) -> Vec<&str> {
     }
 }
 
-/// Vectors of texts, one by one; zeros for a text without tokens.
+/// Vectors of texts, one by one; zeros for a text without tokens. Also how many of them the encoder made again at f32.
 ///
 /// # Errors
 /// What the tokenizer or the encoder says.
-pub(super) fn vectors(model: &Model, texts: &[&str]) -> Result<Vec<Vec<f32>>, String> {
+pub(super) fn vectors(model: &Model, texts: &[&str]) -> Result<(Vec<Vec<f32>>, usize), String> {
     let mut found = Vec::with_capacity(texts.len());
+    let mut made_again = 0;
     for text in texts {
         let mut batch = Packed::default();
         let mut vector = Vec::new();
         if batch.push(&model.tokenizer.ids(text)?) {
-            model
-                .encoder
-                .encode(&batch, &mut vector)
-                .map_err(|e| e.to_string())?;
+            let encoded = model.encoder.encode(&batch, &mut vector);
+            made_again += encoded.map_err(|e| e.to_string())?;
         } else {
             vector.resize(model.encoder.dim(), 0.0);
         }
         found.push(vector);
     }
-    Ok(found)
+    Ok((found, made_again))
 }
 
 /// The cosine of two vectors; 0 where one has no direction, and NaN where one holds it.

@@ -194,7 +194,7 @@ impl Vocabulary {
             let mut vectors = Vec::new();
             encoder
                 .encode(&batch, &mut vectors)
-                .map(|()| vectors)
+                .map(|_| vectors)
                 .map_err(|e| e.to_string())
         });
         let encoded: Vec<Vec<f32>> = encoded.collect::<Result<_, _>>()?;

@@ -118,12 +118,11 @@ pub fn load_fastest_on_devices(
         if exact.is_table {
             return Ok(exact);
         }
-        of_calibration(folder, &exact)?
+        of_calibration(folder, &exact)?.0
     };
     let mut model = Model::load_on_devices(folder, fast, packed)?;
-    let fidelity = held_against(folder, &expected, &model)?;
+    let (fidelity, again) = held_against(folder, &expected, &model)?;
     // What was made again at f32 says nothing of f16.
-    let again = model.encoder.made_again();
     if fidelity.is_enough() && again == 0 {
         model.fidelity = Some(fidelity);
         return Ok(model);
@@ -147,23 +146,28 @@ pub fn load_fastest_on_devices(
     Model::load_on_devices(folder, exact, false)
 }
 
-/// A model's vectors of the calibration texts.
-fn of_calibration(folder: &ModelFolder, model: &Model) -> Result<Vec<Vec<f32>>, ModelError> {
+/// A model's vectors of the calibration texts, and how many it made again at f32.
+fn of_calibration(
+    folder: &ModelFolder,
+    model: &Model,
+) -> Result<(Vec<Vec<f32>>, usize), ModelError> {
     let texts: Vec<&str> = CALIBRATION.lines().collect();
     vectors(model, &texts).map_err(|problem| folder.unsupported(problem))
 }
 
 /// Compares two loads of one model.
 fn measure(folder: &ModelFolder, exact: &Model, model: &Model) -> Result<Fidelity, ModelError> {
-    held_against(folder, &of_calibration(folder, exact)?, model)
+    let (exact, _) = of_calibration(folder, exact)?;
+    Ok(held_against(folder, &exact, model)?.0)
 }
 
+/// Compares a load with vectors of the calibration texts; also says how many of them it made again at f32.
 fn held_against(
     folder: &ModelFolder,
     exact: &[Vec<f32>],
     model: &Model,
-) -> Result<Fidelity, ModelError> {
-    let got = of_calibration(folder, model)?;
+) -> Result<(Fidelity, usize), ModelError> {
+    let (got, made_again) = of_calibration(folder, model)?;
     let mut fidelity = Fidelity {
         mean: 0.0,
         least: 1.0,
@@ -179,7 +183,7 @@ fn held_against(
             false => fidelity.least.min(cosine),
         };
     }
-    Ok(fidelity)
+    Ok((fidelity, made_again))
 }
 
 #[cfg(test)]

@@ -132,7 +132,7 @@ impl Model {
         }
     }
 
-    /// Loads a model onto devices of one kind; on CUDA devices at f16 as a packed graph, if so asked.
+    /// Loads a model onto devices of one kind, as a packed graph if so asked, which on CUDA devices computes at f16 only.
     ///
     /// # Errors
     /// [`ModelError`] naming the missing or unusable file or key, or what the device says.

@@ -93,7 +93,7 @@ impl Source<'_> {
     /// An encoder as a packed graph: of kernels and products of its own on CUDA, else of candle's.
     #[cfg_attr(
         not(feature = "cuda"),
-        allow(unused_variables, reason = "only CUDA has slots of several sizes")
+        allow(unused_variables, reason = "only CUDA has several lanes")
     )]
     fn packed(
         &self,

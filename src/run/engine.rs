@@ -34,9 +34,9 @@ pub struct EngineRequest {
     pub adjusted: Adjusted,
     /// `auto`, `cpu`, `cuda`, `cuda:1`, `cuda:all` or `metal`.
     pub device: String,
-    /// How a CUDA device goes through a model.
+    /// How a GPU goes through a model.
     pub gpu_graph: GpuGraph,
-    /// `auto`, `f32`, `bf16` or `int8`.
+    /// `auto`, `f32`, `bf16`, `int8`, or `f16` on a GPU.
     pub precision: String,
     /// Threads that encode, and partitions of the plan.
     pub threads: usize,
@@ -330,8 +330,12 @@ fn load_on_gpu(
     gpu: Gpu,
     exact: Option<bool>,
 ) -> Result<Model, RunError> {
+    let packed = request.gpu_graph == GpuGraph::Packed;
     let failed = |e: crate::encoder::EncodeError| {
-        RunError::Request(format!("no GPU can be used: {e}; use --device cpu"))
+        let without = if packed { " without --gpu-graph" } else { "" };
+        RunError::Request(format!(
+            "no GPU can be used: {e}; use --device cpu{without}"
+        ))
     };
     let numbers: Vec<usize> = match request.device.split_once(':') {
         Some((_, "all")) => (0..CandleDevice::cuda_count().map_err(failed)?.max(1)).collect(),
@@ -359,7 +363,6 @@ fn load_on_gpu(
         }
         Ok(devices)
     };
-    let packed = request.gpu_graph == GpuGraph::Packed;
     let model = match exact {
         Some(exact) => Model::load_on_devices(files, &open(exact)?, packed)?,
         None => {

@@ -19,6 +19,7 @@ struct SlowDevice {
     calls: Arc<AtomicUsize>,
     full: Arc<AtomicUsize>,
     broken: Arc<AtomicBool>,
+    panics: Arc<AtomicBool>,
     forgets: Arc<AtomicBool>,
 }
 
@@ -31,9 +32,10 @@ impl Encoder for SlowDevice {
         DIM
     }
 
-    fn encode(&self, batch: &Packed, out: &mut Vec<f32>) -> Result<(), EncodeError> {
+    fn encode(&self, batch: &Packed, out: &mut Vec<f32>) -> Result<usize, EncodeError> {
         let thread = std::thread::current();
         assert!(thread.name().unwrap().starts_with("device-"), "{thread:?}");
+        assert!(!self.panics.load(SeqCst), "as asked for");
         if self.broken.load(SeqCst) {
             return Err(EncodeError::Device("fell off the bus".into()));
         }
@@ -51,7 +53,7 @@ impl Encoder for SlowDevice {
             out.truncate(out.len() - DIM);
         }
         self.inside.fetch_sub(1, SeqCst);
-        Ok(())
+        Ok(0)
     }
 
     fn tokens_per_batch(&self) -> usize {
@@ -62,7 +64,7 @@ impl Encoder for SlowDevice {
         2
     }
 
-    fn computes_elsewhere(&self) -> bool {
+    fn has_threads_of_its_own(&self) -> bool {
         true
     }
 
@@ -145,6 +147,19 @@ fn a_fault_of_the_device_reaches_whoever_waits() {
     let place = service.embed(&["one text"]).unwrap()[0];
     let error = service.read(place, &mut TextRecord::default()).unwrap_err();
     assert!(error.to_string().contains("fell off the bus"), "{error}");
+}
+
+#[test]
+fn a_panic_beside_the_device_reaches_whoever_waits() {
+    let device = SlowDevice::default();
+    device.panics.store(true, SeqCst);
+    let folder = tempfile::tempdir().unwrap();
+    let service = service(device, 1 << 20, folder.path());
+    let place = service.embed(&["one text"]).unwrap()[0];
+    let error = service.read(place, &mut TextRecord::default()).unwrap_err();
+    assert!(error.to_string().contains("died"), "{error}");
+    // Nobody waits for what will not come: it ends.
+    drop(service);
 }
 
 #[test]

@@ -50,15 +50,25 @@ fn the_tokenizer_gives_the_reference_ids_and_the_model_the_reference_vectors() {
     }
 }
 
-/// The devices of the device path at f32, and whether the graph is packed: both graphs on the CPU, and in a CUDA build the
-/// padded one on a GPU. One without a GPU leaves it out, unless `NIGHTMILL_REQUIRE_GPU` is set.
+/// The devices of the device path at f32, and whether the graph is packed: both graphs on the CPU and in a Metal build on a
+/// GPU, in a CUDA build the padded one there. A machine without a GPU leaves it out, unless `NIGHTMILL_REQUIRE_GPU` is set.
 #[cfg(feature = "candle")]
 fn devices() -> Vec<(nightmill::encoder::candle::CandleDevice, bool)> {
     use nightmill::encoder::candle::CandleDevice;
     let mut devices = vec![(CandleDevice::cpu(), false), (CandleDevice::cpu(), true)];
-    if cfg!(feature = "cuda") {
-        match CandleDevice::cuda(0, true) {
-            Ok(gpu) => devices.push((gpu, false)),
+    let gpu = match (cfg!(feature = "cuda"), cfg!(feature = "metal")) {
+        (true, _) => Some(CandleDevice::cuda(0, true)),
+        (_, true) => Some(CandleDevice::metal(0, true)),
+        _ => None,
+    };
+    if let Some(gpu) = gpu {
+        match gpu {
+            Ok(gpu) => {
+                if cfg!(feature = "metal") {
+                    devices.push((gpu.clone(), true));
+                }
+                devices.push((gpu, false));
+            }
             Err(e) if std::env::var_os("NIGHTMILL_REQUIRE_GPU").is_some() => panic!("{e}"),
             Err(_) => {}
         }

@@ -1,4 +1,5 @@
 //! The kit that measures a card, with a program that stands for the measurements.
+#![cfg(target_os = "linux")]
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -23,10 +24,26 @@ fn kit(program: &str) -> tempfile::TempDir {
     kit
 }
 
+/// Runs the kit where PyTorch can't be had and the sanitizer finds nothing.
 fn run(kit: &Path) -> (bool, Value) {
+    let put = |name: &str, text: &str| {
+        let path = kit.join("tools").join(name);
+        std::fs::create_dir_all(kit.join("tools")).unwrap();
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    put("torch.py", "raise ImportError('not here')\n");
+    put(
+        "compute-sanitizer",
+        "#!/bin/sh\necho '== ERROR SUMMARY: 0 errors'\n",
+    );
+    put("nvidia-smi", "#!/bin/sh\necho 'X, 580.1'\n");
+    let path = std::env::var("PATH").unwrap();
     let ran = Command::new("bash")
         .arg(kit.join("gpu-kit.sh"))
         .args(["run", "found"])
+        .env("PATH", format!("{}:{path}", kit.join("tools").display()))
+        .env("PYTHONPATH", kit.join("tools"))
         .output()
         .unwrap();
     let text = std::fs::read_to_string(kit.join("found/kit.json")).unwrap();
@@ -43,7 +60,10 @@ fn all_parts_are_in_the_kits_json() {
     assert_eq!(found["commit"], "abc123");
     assert_eq!(found["card"]["card"], "X");
     assert_eq!(found["models"][1]["model"], "b");
-    assert!(found["driver"].is_string() && found["date"].is_string());
+    assert_eq!(found["driver"], "X, 580.1");
+    assert_eq!(found["compute_sanitizer"], "== ERROR SUMMARY: 0 errors");
+    assert!(found["pytorch"].as_str().unwrap().contains("not measured"));
+    assert!(found["date"].is_string());
 }
 
 #[test]

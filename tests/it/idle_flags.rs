@@ -26,6 +26,10 @@ fn a_flag_without_effect_is_refused_by_name() {
             &["--gpu-graph", "packed", "--device", "cpu"][..],
             "--gpu-graph",
         ),
+        (
+            &["--gpu-graph", "packed", "--precision", "f32"],
+            "--precision f32",
+        ),
         (&["--judge-sample", "0.5"][..], "--judge-sample"),
         (&["--sample-seed", "1"], "--sample-seed"),
         (&["--judge", "openai/x"], "--judge"),

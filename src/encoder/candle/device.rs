@@ -192,7 +192,7 @@ impl CandleDevice {
         }
     }
 
-    /// For the manifest: `cuda:0`.
+    /// For the manifest: `cuda (NVIDIA L4)`.
     pub fn name(&self) -> &str {
         &self.name
     }

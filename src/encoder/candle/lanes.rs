@@ -84,7 +84,7 @@ impl Encoder for Lanes {
         self.first.dim()
     }
 
-    fn encode(&self, batch: &Packed, out: &mut Vec<f32>) -> Result<(), EncodeError> {
+    fn encode(&self, batch: &Packed, out: &mut Vec<f32>) -> Result<usize, EncodeError> {
         let taken = self.take();
         let lane = taken
             .number
@@ -107,13 +107,8 @@ impl Encoder for Lanes {
         1 + self.others.len()
     }
 
-    fn made_again(&self) -> u64 {
-        let all = std::iter::once(&self.first).chain(&self.others);
-        all.map(|lane| lane.made_again()).sum()
-    }
-
-    fn computes_elsewhere(&self) -> bool {
-        self.first.computes_elsewhere()
+    fn has_threads_of_its_own(&self) -> bool {
+        self.first.has_threads_of_its_own()
     }
 
     fn precision(&self) -> &'static str {
@@ -150,7 +145,7 @@ mod tests {
             1
         }
 
-        fn encode(&self, batch: &Packed, out: &mut Vec<f32>) -> Result<(), EncodeError> {
+        fn encode(&self, batch: &Packed, out: &mut Vec<f32>) -> Result<usize, EncodeError> {
             assert_eq!(
                 self.alone.fetch_add(1, SeqCst),
                 0,
@@ -163,7 +158,7 @@ mod tests {
             out.extend(batch.spans().map(|span| batch.ids()[span.start] as f32));
             self.inside.fetch_sub(1, SeqCst);
             self.alone.fetch_sub(1, SeqCst);
-            Ok(())
+            Ok(0)
         }
 
         fn tokens_per_batch(&self) -> usize {

@@ -1,7 +1,8 @@
 //! The device path: the same models as a candle graph, on CUDA, Metal, or the CPU.
 //!
 //! On a GPU it computes at f16. On the CPU it computes at f32 and is the oracle that the packed encoder is compared
-//! with. Texts are padded to the longest of their bucket; what is padded gets no attention and is not pooled.
+//! with. Texts are padded to the longest that they go with; what is padded gets no attention and is not pooled. Or they lie end
+//! to end, see [`CandleTransformer`].
 
 mod device;
 mod lanes;

@@ -14,11 +14,12 @@ mod tests;
 mod text_head;
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use candle_core::{DType, Result, Tensor};
 use candle_nn::ops::{layer_norm, rms_norm, silu};
 
+use self::attention::Added;
 use self::rows::Rows;
 use super::device::{CandleDevice, CandleLinear, is_out_of_memory};
 use super::{failed, said};
@@ -71,7 +72,7 @@ pub struct CandleTransformer {
     /// (heads, 2 * positions - 1) on the host.
     offset_bias: Option<Vec<f32>>,
     /// What masks and offsets add to scores, as far as it is kept, see `added`.
-    added: Mutex<Option<Vec<(Mask, Option<Tensor>)>>>,
+    added: Mutex<Option<Added>>,
     layers: Vec<DeviceLayer>,
     last_norm: Option<Norm>,
     dense: Vec<(CandleLinear, Activation)>,
@@ -82,7 +83,6 @@ pub struct CandleTransformer {
     tokens_per_batch: AtomicUsize,
     /// For what f16 can't hold; none where this one computes at f32.
     exact: Option<Exact>,
-    made_again: AtomicU64,
 }
 
 impl std::fmt::Debug for CandleTransformer {
@@ -167,7 +167,6 @@ impl CandleTransformer {
                 packed,
                 tokens_per_batch: AtomicUsize::new(0),
                 exact,
-                made_again: AtomicU64::new(0),
             };
             // What is uploaded is there before anything computes with it.
             this.device.device.synchronize()?;
@@ -195,7 +194,8 @@ impl CandleTransformer {
     /// A pass says how wide vectors are, that the device works, and how many rows it has room for: all passes are as large.
     fn first_packed_pass(&mut self, most: usize) -> Result<usize> {
         let mut rows = most.max(self.shape.positions);
-        let longest = vec![0; self.shape.positions];
+        // Longer ones are rare, and what is added to their scores is made when one comes.
+        let longest = vec![0; self.shape.positions.min(512)];
         loop {
             let texts = vec![&longest[..]; rows / longest.len().max(1)];
             let made = self.values(&Rows::packed(&texts, rows));
@@ -207,6 +207,9 @@ impl CandleTransformer {
                         "the device is out of memory; a smaller slot is tried"
                     );
                     rows = half;
+                }
+                Err(error) if is_out_of_memory(&said(&error)) => {
+                    candle_core::bail!("{}; use --gpu-graph padded", said(&error))
                 }
                 dim => {
                     self.tokens_per_batch.store(rows, Relaxed);
@@ -337,23 +340,27 @@ impl Encoder for CandleTransformer {
         self.dim
     }
 
-    fn encode(&self, batch: &Packed, out: &mut Vec<f32>) -> std::result::Result<(), EncodeError> {
+    fn encode(
+        &self,
+        batch: &Packed,
+        out: &mut Vec<f32>,
+    ) -> std::result::Result<usize, EncodeError> {
         check(&self.shape, batch)?;
         let texts: Vec<&[u32]> = batch.spans().map(|span| &batch.ids()[span]).collect();
         let mut by_length: Vec<usize> = (0..texts.len()).collect();
         by_length.sort_by_key(|&at| std::cmp::Reverse(texts[at].len()));
         let sorted: Vec<&[u32]> = by_length.iter().map(|&at| texts[at]).collect();
         let mut vectors = self.encode_all(&sorted)?.concat();
-        if let Some(exact) = &self.exact {
-            let again = again_at_f32(&sorted, self.dim, &mut vectors, exact)?;
-            self.made_again.fetch_add(again, Relaxed);
-        }
+        let again = match &self.exact {
+            Some(exact) => again_at_f32(&sorted, self.dim, &mut vectors, exact)?,
+            None => 0,
+        };
         let start = out.len();
         out.resize(start + texts.len() * self.dim, 0.0);
         for (at, vector) in by_length.into_iter().zip(vectors.chunks_exact(self.dim)) {
             out[start + at * self.dim..][..self.dim].copy_from_slice(vector);
         }
-        Ok(())
+        Ok(again)
     }
 
     fn tokens_per_batch(&self) -> usize {
@@ -370,10 +377,6 @@ impl Encoder for CandleTransformer {
             DType::F16 => "f16",
             _ => "f32",
         }
-    }
-
-    fn made_again(&self) -> u64 {
-        self.made_again.load(Relaxed)
     }
 
     fn device(&self) -> String {

@@ -280,7 +280,7 @@ impl Encoder for CpuTransformer {
         self.head.keep.map_or(whole, |keep| keep.min(whole))
     }
 
-    fn encode(&self, batch: &Packed, out: &mut Vec<f32>) -> Result<(), EncodeError> {
+    fn encode(&self, batch: &Packed, out: &mut Vec<f32>) -> Result<usize, EncodeError> {
         check(&self.shape, batch)?;
         let kept = self.workspaces.lock().ok().and_then(|mut kept| kept.pop());
         let mut space = kept.unwrap_or_default();
@@ -296,7 +296,7 @@ impl Encoder for CpuTransformer {
         if let Ok(mut kept) = self.workspaces.lock() {
             kept.push(space);
         }
-        Ok(())
+        Ok(0)
     }
 
     fn tokens_per_batch(&self) -> usize {

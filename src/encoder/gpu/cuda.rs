@@ -1,6 +1,5 @@
 //! A transformer as a packed graph on a CUDA device: one lane, which takes one batch at a time.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use super::launches::{Pass, attention_kernel};
@@ -46,7 +45,6 @@ pub struct MeasuredStep {
 pub struct CudaTransformer {
     pass: Pass,
     name: String,
-    made_again: AtomicU64,
     /// Before what is at f32: dropping it makes its card the current one.
     device: Mutex<OnDevice>,
     exact: Exact,
@@ -123,7 +121,6 @@ impl CudaTransformer {
                         name: on_device.name(device.kind(), pass.slot),
                         pass,
                         exact,
-                        made_again: AtomicU64::new(0),
                         device: Mutex::new(on_device),
                     });
                 }
@@ -194,7 +191,7 @@ impl Encoder for CudaTransformer {
         self.pass.dim
     }
 
-    fn encode(&self, batch: &Packed, out: &mut Vec<f32>) -> Result<(), EncodeError> {
+    fn encode(&self, batch: &Packed, out: &mut Vec<f32>) -> Result<usize, EncodeError> {
         check(&self.pass.shape, batch)?;
         let dim = self.pass.dim;
         let texts: Vec<&[u32]> = batch.spans().map(|span| &batch.ids()[span]).collect();
@@ -207,9 +204,8 @@ impl Encoder for CudaTransformer {
         }
         drop(device);
         let again = again_at_f32(&texts, dim, &mut vectors, &self.exact)?;
-        self.made_again.fetch_add(again, Relaxed);
         out.append(&mut vectors);
-        Ok(())
+        Ok(again)
     }
 
     fn tokens_per_batch(&self) -> usize {
@@ -221,11 +217,7 @@ impl Encoder for CudaTransformer {
         1
     }
 
-    fn made_again(&self) -> u64 {
-        self.made_again.load(Relaxed)
-    }
-
-    fn computes_elsewhere(&self) -> bool {
+    fn has_threads_of_its_own(&self) -> bool {
         true
     }
 

@@ -494,7 +494,7 @@ impl OnDevice {
         }
         let done = self.there_and_back(pass, filled.texts * pass.dim);
         // Without events of their own, pinned buffers wait for nobody: the stream must be through before they are touched.
-        let through = self.stream.synchronize().map_err(failed);
+        let through = self.wait();
         done.and(through)?;
         let vectors = self.host_vectors.as_slice().map_err(failed)?;
         out.extend_from_slice(&vectors[..filled.texts * pass.dim]);
@@ -510,6 +510,18 @@ impl OnDevice {
         let memory = self.host_vectors.as_mut_slice().map_err(failed)?;
         let copied = self.stream.memcpy_dtoh(&vectors, &mut memory[..numbers]);
         copied.map_err(failed)
+    }
+
+    /// Waits until the stream is through, asleep: a core that keeps looking would be missing where texts become tokens.
+    fn wait(&self) -> Result<(), EncodeError> {
+        let asleep = Some(CUevent_flags::CU_EVENT_BLOCKING_SYNC);
+        let waited = self
+            .stream
+            .record_event(asleep)
+            .and_then(|event| event.synchronize());
+        waited
+            .or_else(|_| self.stream.synchronize())
+            .map_err(failed)
     }
 
     /// Puts all launches on the stream, by the graph if there is one.

@@ -6,7 +6,7 @@ use std::ops::Range;
 pub const TILE: usize = 16;
 
 /// Tokens of a text, as most texts have more: so many texts has a slot room for.
-const LEAST_TOKENS: usize = 8;
+const TOKENS_OF_A_TEXT: usize = 8;
 
 /// How a slot of fixed size is laid out, in numbers of 32 bits:
 ///
@@ -43,7 +43,7 @@ impl Slot {
     pub fn of(tokens: usize) -> Self {
         Self {
             tokens: tokens.next_multiple_of(TILE),
-            texts: tokens.div_ceil(LEAST_TOKENS),
+            texts: tokens.div_ceil(TOKENS_OF_A_TEXT),
         }
     }
 

@@ -15,11 +15,14 @@ const UNSEEN: f32 = -30_000.0;
 /// What is added to scores of texts of at most so many tokens is made once: it is more than all other work of the host.
 const MOST_KEPT: usize = 512;
 
+/// What is added to scores, by mask: (heads or 1, 1, tokens, tokens). None where nothing is.
+pub(super) type Added = Vec<(Mask, Option<Tensor>)>;
+
 /// What all layers of a pass share.
 pub(super) struct Pass<'r, 't> {
     pub rows: &'r Rows<'t>,
-    /// Added to scores, by mask: (heads or 1, 1, longest, longest). None where nothing is.
-    added: Vec<(Mask, Option<Tensor>)>,
+    /// Of as many tokens as the longest text has.
+    added: Added,
     of: Of,
 }
 
@@ -77,7 +80,7 @@ impl CandleTransformer {
     }
 
     /// What masks and offsets add to the scores of texts of `longest` tokens: a part of what is kept, or made for this pass.
-    fn added(&self, longest: usize) -> Result<Vec<(Mask, Option<Tensor>)>> {
+    fn added(&self, longest: usize) -> Result<Added> {
         let most = self.shape.positions.min(MOST_KEPT);
         if longest > most {
             return self.make_added(longest);
@@ -96,8 +99,8 @@ impl CandleTransformer {
         kept.iter().flatten().map(part).collect()
     }
 
-    fn make_added(&self, longest: usize) -> Result<Vec<(Mask, Option<Tensor>)>> {
-        let mut added: Vec<(Mask, Option<Tensor>)> = Vec::new();
+    fn make_added(&self, longest: usize) -> Result<Added> {
+        let mut added = Added::new();
         for mask in self.layers.iter().map(|layer| layer.mask) {
             if added.iter().any(|(known, _)| *known == mask) {
                 continue;

@@ -90,7 +90,7 @@ impl CandleTransformer {
             let scores = (group.texts.len(), heads, group.longest, group.longest);
             let mask = added.map(|added| of_length(added, group)?.broadcast_as(scores));
             let mask = mask.transpose()?;
-            // The fused kernel for one query knows no mask; of one token nothing is to be masked either.
+            // The fused kernel for one query is another one.
             let gathered = match self.is_fused() && group.longest > 1 {
                 true => fused(&query, &key, &value, mask.as_ref())?,
                 false => composed(&query, &key, &value, mask.as_ref())?,

@@ -6,7 +6,7 @@ use std::ops::Range;
 const LEAST_FILLED: f64 = 0.9;
 
 /// Tokens of a text, as most texts have more: so many texts has a packed pass room for.
-const LEAST_TOKENS: usize = 8;
+const TOKENS_OF_A_TEXT: usize = 8;
 
 /// Texts that lie side by side, all in as many rows as the longest of them has tokens.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +65,7 @@ impl<'t> Rows<'t> {
     /// that nothing is padded. Rows and vectors are always as many: what a device chooses by the size of a product does not
     /// depend on the texts.
     pub fn packed(texts: &'t [&'t [u32]], capacity: usize) -> Self {
-        let vectors = capacity.div_ceil(LEAST_TOKENS);
+        let vectors = capacity.div_ceil(TOKENS_OF_A_TEXT);
         let mut groups: Vec<Group<'t>> = Vec::new();
         let (mut rows, mut done) = (0, 0);
         let of_one_length = |a: &&[u32], b: &&[u32]| a.len() == b.len();
