@@ -200,16 +200,15 @@ fn told(error: &str) -> String {
     let mut told = error.trim();
     // The innermost words are ours: quoted as Rust's debug output quotes a text, or behind a name.
     if let Some((_, named)) = told.split_once("DataFusionError(") {
-        // A task that was tried several times is quoted as a whole.
-        let whole = match named.contains("\\\"") && !named.contains("(\"") {
-            true => unquoted(named),
-            false => named.to_owned(),
+        let innermost = |named: &str| {
+            let quoted = ["(\"", "error: \""].map(|before| named.split_once(before));
+            let first = quoted.into_iter().flatten();
+            let first = first.min_by_key(|(before, _)| before.len());
+            first.map(|(_, quoted)| unquoted(quoted))
         };
-        let quoted = ["(\"", "error: \""]
-            .iter()
-            .filter_map(|before| whole.split_once(before));
-        if let Some((_, quoted)) = quoted.min_by_key(|(named, _)| named.len()) {
-            return unquoted(quoted);
+        // A task that was tried several times is quoted as a whole.
+        if let Some(words) = innermost(named).or_else(|| innermost(&unquoted(named))) {
+            return words;
         }
     }
     for before in ["Execution error: ", "External error: ", "IO error: "] {
